@@ -74,3 +74,19 @@ def test_broker_api_versions_tool(bootstrap) -> None:
     listed = tool(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
     assert "Produce(0)" in listed
     assert "UNSUPPORTED" not in listed.split("Produce(0)")[1].split(",")[0]
+
+
+def test_quotas_of_users_clients_and_addresses(bootstrap, group) -> None:
+    """As kafka-configs sets, shows and removes them."""
+    command = ["kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap]
+    pair = ["--entity-type", "users", "--entity-name", group, "--entity-type", "clients", "--entity-default"]
+    address = ["--entity-type", "ips", "--entity-name", "192.0.2.7"]
+    rates = "producer_byte_rate=1000000,request_percentage=25.5,controller_mutation_rate=5"
+    assert "Completed updating" in tool(*command, "--alter", *pair, "--add-config", rates)
+    assert "Completed" in tool(*command, "--alter", *address, "--add-config", "connection_creation_rate=10")
+    assert "connection_creation_rate=10.0" in tool(*command, "--describe", *address)
+    removed = tool(*command, "--alter", *pair, "--delete-config", "request_percentage")
+    assert "Completed updating" in removed
+    described = tool(*command, "--describe", *pair)
+    assert "controller_mutation_rate=5.0" in described and "producer_byte_rate=1000000.0" in described
+    assert "request_percentage" not in described

@@ -7,6 +7,7 @@ from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
 from runnel.client.errors import ClientError
+from runnel.client.quotas import Quotas
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -62,6 +63,27 @@ def test_max_connections_is_applied_at_once_and_survives_a_restart(tmp_path: Pat
 
     asyncio.run(change())
     asyncio.run(see())
+
+
+def test_connections_of_an_address_have_a_rate(tmp_path: Path) -> None:
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "quota.window.num": "2",
+    }
+
+    async def scenario() -> None:
+        async with Node(settings) as node, Cluster(node.bootstrap_servers) as cluster:
+            await Quotas(cluster).alter({"ip": "127.0.0.1"}, {"connection_creation_rate": 2})
+            opening = (Connection.open("127.0.0.1", node.port) for _ in range(20))
+            outcomes = await asyncio.gather(*opening, return_exceptions=True)
+            served = [each for each in outcomes if isinstance(each, Connection)]
+            assert 1 <= len(served) < 20
+            assert all(isinstance(each, (Connection, ClientError)) for each in outcomes)
+            for connection in served:
+                await connection.close()
+
+    asyncio.run(scenario())
 
 
 def test_cleaner_settings_are_applied(tmp_path: Path) -> None:

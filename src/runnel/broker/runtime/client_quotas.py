@@ -109,16 +109,18 @@ class ClientQuotas:
     def changed(self) -> None:
         """Quotas in the metadata image may have changed."""
         self._stored = stored = self._broker.metadata.image.quotas
-        of_addresses = sum(entity[0][0] == ADDRESS for entity in stored)
-        self._has_address_quotas = of_addresses > 0
-        self._has_client_quotas = of_addresses < len(stored)
+        self._has_address_quotas = any(entity[0][0] == ADDRESS for entity in stored)
+        self._has_client_quotas = any(entity[0][0] != ADDRESS for entity in stored)
         self._version += 1
 
     # -- requests
 
     def limits(self, session: Session) -> bool:
         """Whether a quota of bytes or time applies to the client."""
-        return self._has_client_quotas and self._quotas_of(session).is_limited
+        if not self._has_client_quotas:
+            session.meter = None
+            return False
+        return self._quotas_of(session).is_limited
 
     def throttle_ms(self, session: Session, api_key: int, request_bytes: int, *, is_exempt: bool) -> int:
         """Charge a request that is about to be handled; 0 if the client is within its quotas."""
