@@ -87,6 +87,8 @@ class Call(Context):
         if len(parts) > 1:
             memory_bytes -= sum(part.length for part in parts if type(part) is FileSlice)
         self.session.pending.discard(self)
+        if self.close_reason:
+            self.reply.close_reason = self.close_reason
         try:
             self.account(size_bytes)
         finally:
