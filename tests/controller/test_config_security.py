@@ -13,8 +13,8 @@ KAFKAS_PROTOCOL_MAP = (
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ssl.keystore.location", "/etc/kafka/broker.p12"),
-        ("ssl.client.auth", "required"),
+        ("ssl.engine.factory.class", "com.example.Engines"),
+        ("security.providers", "com.example.Providers"),
         ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
         ("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required;"),
         ("security.inter.broker.protocol", "SASL_SSL"),
@@ -29,12 +29,11 @@ KAFKAS_PROTOCOL_MAP = (
         ("client.quota.callback.class", "com.example.Quotas"),
         ("create.topic.policy.class.name", "com.example.Topics"),
         ("alter.config.policy.class.name", "com.example.Configs"),
-        ("listener.name.external.ssl.keystore.location", "/etc/kafka/broker.p12"),
         ("listener.name.external.scram-sha-256.sasl.jaas.config", "ScramLoginModule required;"),
         ("listener.name.external.principal.builder.class", "com.example.Principals"),
         ("listeners", "SASL_SSL://:9093"),
-        ("listeners", "PLAINTEXT://:9092,ssl://:9093"),
-        ("advertised.listeners", "SSL://broker.example.com:9093"),
+        ("listeners", "PLAINTEXT://:9092,sasl_plaintext://:9093"),
+        ("advertised.listeners", "SASL_SSL://broker.example.com:9093"),
         ("inter.broker.listener.name", "SASL_PLAINTEXT"),
     ],
 )
@@ -51,13 +50,26 @@ def test_a_listener_is_rejected_by_its_protocol(spelling: str) -> None:
 
 
 def test_a_duplicate_protocol_is_rejected_if_either_is_secure() -> None:
-    with pytest.raises(BadConfig, match=r"listeners asks for SSL"):
-        Settings({"listener.security.protocol.map": "A:SSL,A:PLAINTEXT", "listeners": "A://:9092"})
+    with pytest.raises(BadConfig, match=r"listeners asks for SASL_SSL"):
+        Settings({"listener.security.protocol.map": "A:SASL_SSL,A:PLAINTEXT", "listeners": "A://:9092"})
 
 
 def test_all_security_configs_are_reported_at_once() -> None:
-    with pytest.raises(BadConfig, match=r"ssl\.protocol asks for TLS; super\.users asks for authorization"):
-        Settings({"super.users": "User:admin", "ssl.protocol": "TLSv1.3"})
+    with pytest.raises(BadConfig, match=r"sasl\.jaas\.config asks for SASL .*; super\.users asks for auth"):
+        Settings({"super.users": "User:admin", "sasl.jaas.config": "hidden"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl.keystore.location": "/etc/kafka/broker.p12"},
+        {"ssl.client.auth": "required"},
+        {"listener.name.plaintext.ssl.keystore.location": "/etc/kafka/broker.p12"},
+    ],
+)
+def test_configs_of_tls_are_rejected_if_no_listener_uses_it(settings: dict[str, str]) -> None:
+    with pytest.raises(BadConfig, match=f"{next(iter(settings))} is set, but the listener does not use TLS"):
+        Settings({"listeners": "PLAINTEXT://:9092", **settings})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +77,7 @@ def test_all_security_configs_are_reported_at_once() -> None:
     [
         ("num.io.threads", "8"),
         ("authorizer.class.name", ""),
-        ("ssl.client.auth", "none"),
+        ("ssl.provider", ""),
         ("connections.max.reauth.ms", "0"),
         ("delegation.token.max.lifetime.ms", "604800000"),
         ("listener.name.external.num.network.threads", "3"),

@@ -1,18 +1,22 @@
-"""Kafka's security configs, none of which is enforced yet: a broker with one of them refuses to start.
+"""Kafka's security configs that are not enforced: a broker with one of them refuses to start.
 
 A config that only tunes performance may be ignored with a warning. One that promises encryption,
-authentication, authorization or a policy may not: the operator would run an open broker without knowing.
+authentication, authorization or a policy may not: the operator would run an open broker without knowing. For
+the same reason configs of TLS are refused if no listener uses it.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 
-PLAINTEXT = "PLAINTEXT"
+from runnel.model.security_protocol import SecurityProtocol
+
+PLAINTEXT = SecurityProtocol.PLAINTEXT.name
+ENFORCED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL})
 
 _PROMISES = (
-    (r"ssl\.", "TLS"),
+    (r"ssl\.engine\.factory\.class$", "another implementation of TLS"),
     (r"sasl\.", "SASL authentication"),
-    (r"security\.", "TLS and SASL"),
+    (r"security\.(?!inter\.broker\.protocol$)", "security providers"),
     (r"principal\.builder\.class$", "authentication"),
     (r"connections\.max\.reauth\.ms$", "SASL re-authentication"),
     (r"authorizer\.", "authorization"),
@@ -24,32 +28,42 @@ _PROMISES = (
     (r"client\.quota\.callback\.class$", "quotas"),
 )
 _PROMISES_BY_PATTERN = [(re.compile(pattern), feature) for pattern, feature in _PROMISES]
-_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
+_LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]+)\.")
 # Configs of one SASL mechanism are prefixed with its name.
 _MECHANISM = re.compile(r"[^.]+\.(?=sasl\.)")
 
 _PROMISE_NOTHING = {
     "allow.everyone.if.no.acl.found": "true",
     "connections.max.reauth.ms": "0",
-    "security.inter.broker.protocol": PLAINTEXT,
     "ssl.client.auth": "none",
 }
 """Values that enable no protection in Kafka either; an empty value never does."""
 
 _LISTENER_SETTINGS = ("listeners", "advertised.listeners")
-_LISTENER_NAME_SETTINGS = ("inter.broker.listener.name", "controller.listener.names", "early.start.listeners")
+_LISTENER_NAME_SETTINGS = (
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
+    "controller.listener.names",
+    "early.start.listeners",
+)
 
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
-    """Why a broker with these configs must not start; None if they promise no protection."""
+    """Why a broker with these configs must not start; None if all they promise is enforced."""
     promised = [*_promised_by_name(static), *_promised_by_listener(static)]
-    if not promised:
-        return None
-    named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
-    return (
-        f"this broker has no security yet and would be open to every client that can connect: {named}. "
-        "Remove these settings to run it on a network that you trust, or keep running Apache Kafka."
-    )
+    if promised:
+        named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
+        return (
+            f"this broker does not enforce all of its security settings: {named}. "
+            "Remove these settings to run it without that protection, or keep running Apache Kafka."
+        )
+    unused = [name for name in sorted(static) if _is_unused_tls(static, name)]
+    if unused:
+        return (
+            f"{', '.join(unused)} is set, but the listener does not use TLS: give it the protocol "
+            f"{SecurityProtocol.SSL.name} in listener.security.protocol.map, or remove the setting."
+        )
+    return None
 
 
 def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -61,13 +75,30 @@ def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for setting, name, protocol in _used_protocols(static):
+        if protocol not in ENFORCED_PROTOCOLS:
+            yield setting, f"{protocol.name} (listener {name})"
+
+
+def _is_unused_tls(static: Mapping[str, str], name: str) -> bool:
+    """Whether this config of TLS is for listeners that do not use it."""
+    prefix = _LISTENER_PREFIX.match(name)
+    own_name = name[prefix.end() :] if prefix else name
+    if not own_name.startswith("ssl.") or static[name].strip() in ("", _PROMISE_NOTHING.get(own_name)):
+        return False
+    with_tls = {listener for _, listener, protocol in _used_protocols(static) if protocol.uses_tls}
+    return not with_tls or (prefix is not None and prefix[1].upper() not in with_tls)
+
+
+def _used_protocols(static: Mapping[str, str]) -> Iterator[tuple[str, str, SecurityProtocol]]:
+    """(setting, listener, protocol) of all listeners that the configs name."""
     protocols = listener_protocols(static.get("listener.security.protocol.map", ""))
     for setting in (*_LISTENER_SETTINGS, *_LISTENER_NAME_SETTINGS):
         for text in static.get(setting, "").split(","):
             name = text.partition("://")[0].strip().upper()
             for protocol in protocols.get(name, [name]):
-                if _is_secure(protocol):
-                    yield setting, f"{protocol} (listener {name})"
+                if protocol in SecurityProtocol.__members__:
+                    yield setting, name, SecurityProtocol[protocol]
 
 
 def listener_protocols(protocol_map: str) -> dict[str, list[str]]:
@@ -78,7 +109,3 @@ def listener_protocols(protocol_map: str) -> dict[str, list[str]]:
         if colon:
             protocols.setdefault(name.strip(), []).append(protocol.strip())
     return protocols
-
-
-def _is_secure(protocol: str) -> bool:
-    return protocol == "SSL" or protocol.startswith("SASL_")

@@ -51,7 +51,8 @@ class Listeners:
     def endpoints(self, addresses: Iterable[Address]) -> tuple[Endpoint, ...]:
         """The advertised endpoints of these listeners."""
         advertised = (self.advertised(address) for address in addresses)
-        return tuple(Endpoint(each.name, each.host, each.port) for each in advertised)
+        protocols = self._roles.protocols
+        return tuple(Endpoint(each.name, each.host, each.port, protocols[each.name]) for each in advertised)
 
     def advertised(self, address: Address) -> Address:
         """The advertised address of a listener."""
