@@ -9,6 +9,7 @@ token TEXT                one token; \\0 is a NUL
 work                      the thread is done
 """
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def offered(session_ms_max=3000):
     return {
         "PLAIN": OfferedMechanism(plain.begin, session_ms_max),
         **{
-            name: OfferedMechanism(lambda name=name: ScramServer(name, users, "server"), session_ms_max)
+            name: OfferedMechanism(partial(ScramServer, name, users, "server"), session_ms_max)
             for name in SCRAM_HASHES
         },
     }

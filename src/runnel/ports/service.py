@@ -28,6 +28,11 @@ class Authentication(Protocol):
         """Whether the client may send any request."""
         ...
 
+    @property
+    def was_completed(self) -> bool:
+        """Whether the client has authenticated, and perhaps authenticates again."""
+        ...
+
     def request_bytes_max(self, limit: int) -> int:
         """The largest frame that is received at the moment, given the limit of the listener."""
         ...

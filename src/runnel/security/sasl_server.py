@@ -131,6 +131,11 @@ class SaslExchange:
         return self.state is State.AUTHENTICATED
 
     @property
+    def was_completed(self) -> bool:
+        """Whether the client has authenticated at least once."""
+        return self._authenticated_as is not None
+
+    @property
     def mechanisms(self) -> list[str]:
         """The names of the mechanisms."""
         return list(self._offered)

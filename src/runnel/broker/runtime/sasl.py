@@ -100,6 +100,11 @@ class SaslConnection:
         return self._exchange.is_complete
 
     @property
+    def was_completed(self) -> bool:
+        """Whether the client has authenticated, and perhaps authenticates again."""
+        return self._exchange.was_completed
+
+    @property
     def mechanism(self) -> str:
         """The mechanism by which the client authenticates."""
         return self._exchange.mechanism
