@@ -83,7 +83,7 @@ def serve(
     workers: Workers = 1,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM.
+    """Run a broker until Ctrl-C or SIGTERM. SIGHUP reads certificates and keys again.
 
     Precedence, lowest first: --config, environment (RUNNEL_SET_LOG_RETENTION_HOURS=24), --set, other options.
 
@@ -139,7 +139,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     import asyncio
     import os
 
-    from runnel.server.cli.stop_signals import stop_signal
+    from runnel.server.cli.stop_signals import reload_signal, stop_signal
     from runnel.server.local_nodes import check_folders
     from runnel.server.node import Node
     from runnel.server.process import (
@@ -167,6 +167,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
         return
     await starting
     bound_garbage_collection()
+    reload_signal(node.reload)
     print(f"{READY_PREFIX}{node.bootstrap_servers}", flush=True)
     print(f"data directory: {node.data_dir}", flush=True)
     print("press Ctrl-C to stop", flush=True)
