@@ -244,7 +244,7 @@ class Node:
         if not known and roles.has_other_controllers:
             if any(roles.protocols[each.name].uses_sasl for each in roles.controller_listeners):
                 raise BadSettings(
-                    "controllers that authenticate by SASL do not tell strangers their cluster id: set "
+                    "controllers with SASL do not report their cluster id before authentication: set "
                     "cluster.id, or format the data directory (runnel storage format)"
                 )
             from runnel.server.greeting import Greeting
