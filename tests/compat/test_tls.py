@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from runnel.testing import Broker
 from tests.tls.certificates import Authority, Issued, name
+from tools.kafka import commands
 
 VALUES = [b"%d" % number + b"x" * 100_000 for number in range(30)]
 """Together more than a megabyte, so that fetches are sent from files."""
@@ -148,3 +150,34 @@ def test_clients_that_do_not_trust_the_broker_or_do_not_use_tls(secured: Secured
     assert KafkaError._ALL_BROKERS_DOWN in errors
     if uses_tls:
         assert KafkaError._SSL in errors
+
+
+@pytest.mark.java
+@pytest.mark.usefixtures("kafka_jars")
+@pytest.mark.parametrize("secured", ["required"], indirect=True)
+def test_kafkas_own_tools(secured: Secured) -> None:
+    """Java's TLS reads and writes a topic, and exchanges the certificate of the broker."""
+    client, folder = secured.client, secured.folder
+    (folder / "java.pem").write_bytes(client.key_pem() + client.chain_pem())
+    stores = {"keystore": "java.pem", "truststore": "ca.pem"}
+    lines = [f"ssl.{store}.type=PEM\nssl.{store}.location={folder / file}" for store, file in stores.items()]
+    (folder / "client.properties").write_text("\n".join(["security.protocol=SSL", *lines]))
+    server = ["--bootstrap-server", secured.broker.bootstrap_servers]
+    config = ["--command-config", str(folder / "client.properties")]
+    tool("kafka-console-producer", *server, *config, "--topic", "java", stdin="one\ntwo\n")
+    renewed = secured.authority.issue("broker").write(folder / "renewed.pem")
+    setting = f"listener.name.ssl.ssl.keystore.location={renewed}"
+    entity = ["--entity-type", "brokers", "--entity-name", "1"]
+    tool("kafka-configs", *server, *config, *entity, "--alter", "--add-config", setting)
+    described = tool("kafka-configs", *server, *config, *entity, "--describe")
+    assert setting in described
+    reading = ["--topic", "java", "--from-beginning", "--max-messages", "2", "--timeout-ms", "30000"]
+    assert "one\ntwo\n" in tool("kafka-console-consumer", *server, *config, *reading)
+
+
+def tool(script: str, *arguments: str, stdin: str = "") -> str:
+    done = subprocess.run(
+        commands.tool(script, *arguments), input=stdin, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

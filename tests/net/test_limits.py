@@ -129,6 +129,7 @@ def test_lent_memory_is_not_reused(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_lent_memory_survives_a_disconnect(run):
     async def scenario() -> None:
         async with World() as world:

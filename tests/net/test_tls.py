@@ -312,6 +312,19 @@ def test_unfinished_handshakes_are_limited(run, monkeypatch):
     run(scenario())
 
 
+def test_a_storm_of_handshakes_is_served_in_parts(run, monkeypatch):
+    monkeypatch.setattr(listener, "HANDSHAKES_PER_ITERATION", 1)
+
+    async def scenario() -> None:
+        async with World(tls=server_tls()) as world:
+            clients = await asyncio.gather(*(world.connect() for _ in range(30)))
+            answers = await asyncio.gather(*(client.ask(b"eone") for client in clients))
+            assert answers == [b"one"] * 30
+            assert not world.listener.handshaking
+
+    run(scenario())
+
+
 def test_the_peer_closes_its_side_after_its_requests(run):
     async def scenario() -> None:
         async with World(tls=server_tls()) as world:

@@ -68,6 +68,19 @@ def name(common_name: str, **others: str) -> x509.Name:
     return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
+_OF_AUTHORITIES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """Issues certificates."""
 
@@ -122,7 +135,13 @@ class Authority:
             .not_valid_before(now + timedelta(days=begins_days))
             .not_valid_after(now + timedelta(days=ends_days))
             .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
+            )
         )
+        if is_ca:
+            builder = builder.add_extension(_OF_AUTHORITIES, critical=True)
         if hosts:
             names = [_general_name(host) for host in hosts]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)

@@ -36,6 +36,9 @@ LOGIN_SECONDS_MAX = 10
 HANDSHAKE_SECONDS = 10
 """Timeout of a TLS handshake."""
 
+HANDSHAKES_PER_ITERATION = 8
+"""A handshake takes a millisecond or more: so many are continued before other connections are served."""
+
 HANDSHAKES_MAX = 1000
 """TLS handshakes at a time; beyond this, the oldest gives way to the next: it is probably not continued."""
 
@@ -65,13 +68,15 @@ class Listener:
         self._connection: type[Connection] = Connection
         if tls is not None:
             # Most listeners of most brokers do not need it.
-            from runnel.net.tls_connection import TlsConnection
+            from runnel.net.tls_connection import SEALED_BYTES, TlsConnection
 
             self._connection = TlsConnection
-            self.sealed = memoryview(bytearray(RECEIVE_BYTES))
+            self.sealed = memoryview(bytearray(SEALED_BYTES))
             """Where encrypted bytes are received."""
         self.handshaking: dict[Connection, float] = {}
         """Connections whose TLS handshake is not complete, with their times of arrival; the oldest first."""
+        self._handshakes_now = 0
+        """Handshakes that were continued, or would have been, in this iteration of the event loop."""
         self.sender = FileSender(self.loop)
         self.busy_poll = BusyPoll(self.loop)
         self.sending_count = 0
@@ -137,6 +142,16 @@ class Listener:
         if not self._dirty:
             self.loop.call_soon(self._flush_dirty)
         self._dirty.append(connection)
+
+    def may_shake_hands(self) -> bool:
+        """Whether a handshake may continue in this iteration of the event loop."""
+        if not self._handshakes_now:
+            self.loop.call_soon(self._begin_iteration)
+        self._handshakes_now += 1
+        return self._handshakes_now <= HANDSHAKES_PER_ITERATION
+
+    def _begin_iteration(self) -> None:
+        self._handshakes_now = 0
 
     def established(self, connection: Connection) -> None:
         """The TLS handshake of a connection is complete."""

@@ -12,7 +12,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from runnel.net.buffers import LargeFrame
-from runnel.net.connection import Connection
+from runnel.net.connection import RECEIVE_BYTES, Connection
 from runnel.net.tls_outbox import TlsOutbox
 from runnel.ports.service import Session
 from runnel.tls.endpoint import HANDSHAKE_RECORD, TlsEndpoint
@@ -22,18 +22,26 @@ from runnel.tls.server import NotAuthenticated
 if TYPE_CHECKING:
     from runnel.net.listener import Listener
 
+SEALED_BYTES = 64 * 1024
+"""How much is received and decrypted at a time: the endpoint keeps memory for the most that it ever held."""
+
+RECEIVES_MAX = RECEIVE_BYTES // SEALED_BYTES
+"""Receives in a row, before other connections are served."""
+
 CLEAR_TEXT = "it does not use TLS, which this listener requires (security.protocol of the client)"
 
 
 class TlsConnection(Connection):
     """A connection whose bytes are encrypted."""
 
-    __slots__ = ("_endpoint", "_has_begun")
+    __slots__ = ("_endpoint", "_has_begun", "_is_flowing")
 
     def __init__(self, connected: socket.socket, session: Session, listener: "Listener") -> None:
         assert listener.tls is not None
         self._endpoint = TlsEndpoint(listener.tls.context)
         self._has_begun = False
+        self._is_flowing = False
+        """The last receive filled its buffer: there is probably more."""
         super().__init__(connected, session, listener)
 
     def _new_outbox(self, connected: socket.socket, listener: "Listener") -> TlsOutbox:
@@ -56,23 +64,27 @@ class TlsConnection(Connection):
         if not self._take_in():
             return
         buffer = self._listener.buffer
-        start = len(self._rest)
-        received = self._read_into(buffer[start:])
-        if received:
+        start = end = len(self._rest)
+        for attempt in range(RECEIVES_MAX):
+            if attempt and not self._take_more():
+                break
+            # What is taken in has to be read: the event loop does not know of it.
+            end += self._read_into(buffer[end:])
+        if end > start and not self.is_closed:
             buffer[:start] = self._rest
             self._rest = b""
-            self._serve(buffer, start + received)
+            self._serve(buffer, end)
         self._read_on("")
 
     def _receive_large(self, large: LargeFrame) -> None:
         if not self._take_in():
             return
-        while not large.is_complete:
-            received = self._read_into(large.room())
-            if not received:
+        for attempt in range(RECEIVES_MAX):
+            if large.is_complete or (attempt and not self._take_more()):
                 break
-            large.received += received
-        if large.is_complete:
+            while not large.is_complete and (received := self._read_into(large.room())):
+                large.received += received
+        if large.is_complete and not self.is_closed:
             self._serve_large(large)
         self._read_on("closed during a request")
 
@@ -100,13 +112,29 @@ class TlsConnection(Connection):
         endpoint = self._endpoint
         if endpoint.has_more:
             return True
+        if not endpoint.is_established and not self._listener.may_shake_hands():
+            # The socket is readable in the next iteration, too.
+            return False
         sealed = self._listener.sealed
+        self._is_flowing = False
         received = self._socket.recv_into(sealed)
         if not received:
-            self.close("" if endpoint.is_established else "closed during the TLS handshake")
-            return False
+            if not endpoint.is_established:
+                self.close("closed during the TLS handshake")
+            endpoint.is_ended = True
+            return endpoint.is_established
+        self._is_flowing = received == len(sealed)
         endpoint.received(sealed[:received])
         return endpoint.is_established or self._shake_hands(sealed[0])
+
+    def _take_more(self) -> bool:
+        """Receive again; whether there is something to read."""
+        if self.is_closed or not self._is_flowing or self._endpoint.has_more:
+            return False
+        try:
+            return self._take_in() and not self._endpoint.is_ended
+        except BlockingIOError:
+            return False
 
     def _read_into(self, room: memoryview) -> int:
         try:

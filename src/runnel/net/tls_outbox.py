@@ -1,6 +1,6 @@
 """The send queue of a TLS connection: all that is sent passes through its endpoint.
 
-    parts ─► sealed, up to 256 KB at a time ─► send
+    parts ─► sealed, up to 64 KB at a time ─► send
     file slices ─► read ─┘
 
 `sendfile` does not appear here: it would send clear text.
@@ -17,8 +17,8 @@ from runnel.ports.disk import FileSlice
 from runnel.ports.service import Parts
 from runnel.tls.endpoint import TlsEndpoint
 
-SEAL_BYTES = 256 * 1024
-"""How much is encrypted at a time, and then is in memory besides the parts."""
+SEAL_BYTES = 64 * 1024
+"""How much is encrypted at a time; so much memory the endpoint keeps, besides the parts."""
 
 
 class TlsOutbox(Outbox):
@@ -73,11 +73,12 @@ class TlsOutbox(Outbox):
 
     def close(self) -> None:
         """Close the socket, as soon as the thread has released it."""
-        if not self.is_away and self.is_empty:
-            self._endpoint.close()
-            with suppress(OSError):
-                self._send_sealed()
-        self._sealed = memoryview(b"")
+        if not self.is_away:
+            if self.is_empty:
+                self._endpoint.close()
+                with suppress(OSError):
+                    self._send_sealed()
+            self._sealed = memoryview(b"")
         super().close()
 
     def _seal_buffers(self) -> None:

@@ -70,6 +70,12 @@ def cluster_settings(
     authority = f"[{host}]" if ":" in host else host
     voters = ",".join(f"{number}@{authority}:{each}" for number, each in enumerate(controllers, 1))
     replicas = min(count, REPLICAS_MAX)
+    secured = {
+        "listener.security.protocol.map": f"{protocol}:{protocol},{CONTROLLER}:{protocol}",
+        "inter.broker.listener.name": protocol,
+    }
+    if protocol == PLAINTEXT:
+        secured = {}
     return [
         {
             "default.replication.factor": str(replicas),
@@ -81,8 +87,7 @@ def cluster_settings(
             "cluster.id": cluster_id,
             "controller.quorum.voters": voters,
             "controller.listener.names": CONTROLLER,
-            "listener.security.protocol.map": f"{protocol}:{protocol},{CONTROLLER}:{protocol}",
-            "inter.broker.listener.name": protocol,
+            **secured,
             "listeners": f"{protocol}://{authority}:{client},{CONTROLLER}://{authority}:{controller}",
             "log.dirs": os.path.join(folder, f"node-{number}"),
         }

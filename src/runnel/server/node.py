@@ -157,6 +157,8 @@ class Node:
             # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
             stack.callback(broker.groups.stop)
             stack.callback(broker.transactions.stop)
+        # With the certificates of dynamic configs, which are known now.
+        await asyncio.gather(*self._exchanges)
         listeners.accept(roles.broker_listeners)
         # Leadership is handed over while the other controllers can still reach this one.
         stack.push_async_callback(broker.quorum.close)

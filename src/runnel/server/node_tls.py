@@ -100,6 +100,10 @@ class NodeTls:
                 except BadTls as error:
                     log.error("TLS of the listener %s was not changed: %s", name, error)
                     continue
+                except Exception:
+                    # It must not end the exchange of certificates for good.
+                    log.exception("TLS of the listener %s was not changed", name)
+                    continue
                 self._made[name] = made
                 if made.server is not None:
                     self.servers[name].context = made.server

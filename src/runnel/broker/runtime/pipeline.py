@@ -62,6 +62,7 @@ from runnel.wire.frame import (
 )
 
 PRODUCE_KEY = 0
+ALTER_CONFIGS_KEYS = frozenset({33, 44})
 ENVELOPE_KEY = 58
 UNKNOWN_KEY = -1
 """The API key that is accounted for truncated frames."""
@@ -199,7 +200,7 @@ class Pipeline:
         gates, session = self.broker.gates, call.session
         self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
-        if may_forward and self.broker.try_out is not None and not call.is_tried_out:
+        if may_forward and request.api_key in ALTER_CONFIGS_KEYS and not call.is_tried_out:
             call.is_tried_out = True
             return self.broker.run(self._try_out_first(route, request, call, frame, header))
         if may_forward and self.broker.controller.must_forward:

@@ -157,6 +157,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
         check_folders(os.path.abspath(static.get("log.dirs", static.get("log.dir", ""))), 1)
     raise_descriptor_limit()
     node = Node(static)
+    reload_signal(node.reload)
     starting = asyncio.create_task(_start(node))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -167,7 +168,6 @@ async def _serve(static: "Mapping[str, str]") -> None:
         return
     await starting
     bound_garbage_collection()
-    reload_signal(node.reload)
     print(f"{READY_PREFIX}{node.bootstrap_servers}", flush=True)
     print(f"data directory: {node.data_dir}", flush=True)
     print("press Ctrl-C to stop", flush=True)
