@@ -25,6 +25,10 @@ OTHER_DEFAULTS = {
     "metadata.log.segment.bytes": "8388608",  # the log is truncated after each snapshot, by whole segments
     "socket.send.buffer.bytes": "262144",  # bulk fetches were a tenth faster than with 102400
     "group.coordinator.rebalance.protocols": "classic,consumer",  # the supported protocols
+    # Kafka's is GSSAPI, which is not supported: mechanisms are chosen explicitly.
+    "sasl.enabled.mechanisms": "",
+    "sasl.mechanism.controller.protocol": "",
+    "sasl.mechanism.inter.broker.protocol": "",
     # A failure is detected within 1.5 s; Kafka takes 9.
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "1500",
@@ -33,7 +37,13 @@ OTHER_DEFAULTS = {
     "controller.quorum.fetch.timeout.ms": "1000",
 }
 OTHER_TYPES = {"log.dir": "string"}  # one directory
-FIXED_HERE = {"listeners", "listener.security.protocol.map"}
+FIXED_HERE = {
+    "listeners",
+    "listener.security.protocol.map",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.mechanism.inter.broker.protocol",
+}
 RUNNEL_ONLY = {
     "broker.reconnect.timeout.ms",
     "cluster.id",

@@ -21,6 +21,11 @@ from runnel.controller.config_broker_groups import (
 )
 from runnel.controller.config_broker_log import LOG_CONFIGS
 from runnel.controller.config_broker_node import NODE_CONFIGS
+from runnel.controller.config_broker_sasl import (
+    IGNORED_SASL_CONFIGS,
+    LISTENER_SASL_CONFIGS,
+    SASL_CONFIGS,
+)
 from runnel.controller.config_broker_ssl import SSL_CONFIGS
 from runnel.controller.config_types import ConfigDefinition
 
@@ -34,10 +39,11 @@ BROKER_CONFIGS = {
     **SHARE_CONFIGS,
     **STREAMS_CONFIGS,
     **SSL_CONFIGS,
+    **SASL_CONFIGS,
 }
 
 LISTENER_PREFIX = "listener.name."
-LISTENER_CONFIGS = frozenset(SSL_CONFIGS)
+LISTENER_CONFIGS = frozenset(SSL_CONFIGS) | LISTENER_SASL_CONFIGS
 """What may be set for one listener."""
 
 MECHANISM_CONFIGS = frozenset({
@@ -52,13 +58,13 @@ MECHANISM_CONFIGS = frozenset({
 IGNORED_PREFIXES = (
     "add.partitions.to.txn.", "alter.log.dirs.", "confluent.", "controller.", "delegation.token.",
     "kafka.metrics.",
-    "leader.imbalance.", "metric", "password.encoder.", "remote.", "replica.", "replication.quota.", "sasl.",
+    "leader.imbalance.", "metric", "password.encoder.", "remote.", "replica.", "replication.quota.",
     "security.", "share.coordinator.", "zookeeper.",
 )  # fmt: skip
 IGNORED_NAMES = frozenset({
     "alter.config.policy.class.name", "authorizer.class.name", "background.threads",
-    "client.quota.callback.class", "config.providers", "connection.failed.authentication.delay.ms",
-    "connections.max.reauth.ms", "cordoned.log.dirs", "create.topic.policy.class.name",
+    "client.quota.callback.class", "config.providers",
+    "cordoned.log.dirs", "create.topic.policy.class.name",
     "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
     "fetch.purgatory.purge.interval.requests", "follower.fetch.last.tiered.offset.enable",
     "group.coordinator.append.linger.ms", "group.coordinator.background.threads",
@@ -88,9 +94,9 @@ def is_ignored(name: str) -> bool:
     if broker_definition(name) is not None:
         return False
     own_name = own_name_of(name)
-    if own_name != name and not own_name.startswith("ssl."):
+    if own_name != name and not own_name.startswith(("ssl.", "sasl.")):
         return True
-    return own_name in IGNORED_NAMES or own_name.startswith(IGNORED_PREFIXES)
+    return own_name in IGNORED_NAMES | IGNORED_SASL_CONFIGS or own_name.startswith(IGNORED_PREFIXES)
 
 
 def own_name_of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 A config that only tunes performance may be ignored with a warning. One that promises encryption,
 authentication, authorization or a policy may not: the operator would run an open broker without knowing. For
-the same reason configs of TLS are refused if no listener uses it.
+the same reason configs of TLS and SASL are refused if no listener uses them.
 """
 
 import re
@@ -11,18 +11,17 @@ from collections.abc import Iterator, Mapping
 from runnel.model.security_protocol import SecurityProtocol
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT.name
-ENFORCED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL})
 
 _PROMISES = (
     (r"ssl\.engine\.factory\.class$", "another implementation of TLS"),
-    (r"sasl\.", "SASL authentication"),
+    (r"sasl\.(server|client|login)\.callback\.handler\.class$", "authentication by a class"),
+    (r"sasl\.login\.class$", "authentication by a class"),
     (r"security\.(?!inter\.broker\.protocol$)", "security providers"),
     (r"principal\.builder\.class$", "authentication"),
-    (r"connections\.max\.reauth\.ms$", "SASL re-authentication"),
     (r"authorizer\.", "authorization"),
     (r"(allow\.everyone\.if\.no\.acl\.found|super\.users)$", "authorization"),
     (r"confluent\.(authorizer|security)\.", "authorization"),
-    (r"delegation\.token\.(master|secret)\.key$", "delegation tokens"),
+    (r"delegation\.token\.master\.key$", "delegation tokens by the former name of their secret"),
     (r"password\.encoder\.", "encryption of stored passwords"),
     (r"(alter\.config|create\.topic)\.policy\.class\.name$", "policies"),
     (r"client\.quota\.callback\.class$", "quotas"),
@@ -30,14 +29,27 @@ _PROMISES = (
 _PROMISES_BY_PATTERN = [(re.compile(pattern), feature) for pattern, feature in _PROMISES]
 _LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]+)\.")
 # Configs of one SASL mechanism are prefixed with its name.
-_MECHANISM = re.compile(r"[^.]+\.(?=sasl\.)")
+_MECHANISM = re.compile(r"[^.]+\.(?=sasl\.|connections\.max\.reauth\.ms$)")
 
 _PROMISE_NOTHING = {
     "allow.everyone.if.no.acl.found": "true",
     "connections.max.reauth.ms": "0",
+    "sasl.server.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
     "ssl.client.auth": "none",
 }
-"""Values that enable no protection in Kafka either; an empty value never does."""
+"""Values that enable no protection in Kafka either, or what this broker does anyway; so does an empty one."""
+
+_USED_BY = (
+    (("ssl.",), "TLS", (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)),
+    (
+        ("sasl.", "connections.max.reauth.ms"),
+        "SASL",
+        (SecurityProtocol.SASL_SSL, SecurityProtocol.SASL_PLAINTEXT),
+    ),
+)
+"""Configs that are refused unless a listener has one of the protocols."""
 
 _LISTENER_SETTINGS = ("listeners", "advertised.listeners")
 _LISTENER_NAME_SETTINGS = (
@@ -50,19 +62,21 @@ _LISTENER_NAME_SETTINGS = (
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
     """Why a broker with these configs must not start; None if all they promise is enforced."""
-    promised = [*_promised_by_name(static), *_promised_by_listener(static)]
+    promised = list(_promised_by_name(static))
     if promised:
         named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
         return (
             f"this broker does not enforce all of its security settings: {named}. "
             "Remove these settings to run it without that protection, or keep running Apache Kafka."
         )
-    unused = [name for name in sorted(static) if _is_unused_tls(static, name)]
-    if unused:
-        return (
-            f"{', '.join(unused)} is set, but the listener does not use TLS: give it the protocol "
-            f"{SecurityProtocol.SSL.name} in listener.security.protocol.map, or remove the setting."
-        )
+    for prefixes, feature, protocols in _USED_BY:
+        unused = [name for name in sorted(static) if _is_unused(static, name, prefixes, protocols)]
+        if unused:
+            choices = " or ".join(protocol.name for protocol in protocols)
+            return (
+                f"{', '.join(unused)} is set, but the listener does not use {feature}: give it the protocol "
+                f"{choices} in listener.security.protocol.map, or remove the setting."
+            )
     return None
 
 
@@ -74,20 +88,19 @@ def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, feature
 
 
-def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for setting, name, protocol in _used_protocols(static):
-        if protocol not in ENFORCED_PROTOCOLS:
-            yield setting, f"{protocol.name} (listener {name})"
-
-
-def _is_unused_tls(static: Mapping[str, str], name: str) -> bool:
-    """Whether this config of TLS is for listeners that do not use it."""
+def _is_unused(
+    static: Mapping[str, str],
+    name: str,
+    prefixes: tuple[str, ...],
+    protocols: tuple[SecurityProtocol, ...],
+) -> bool:
+    """Whether this config is for listeners that do not use one of the protocols."""
     prefix = _LISTENER_PREFIX.match(name)
-    own_name = name[prefix.end() :] if prefix else name
-    if not own_name.startswith("ssl.") or static[name].strip() in ("", _PROMISE_NOTHING.get(own_name)):
+    own_name = _MECHANISM.sub("", name[prefix.end() :] if prefix else name, count=1)
+    if not own_name.startswith(prefixes) or static[name].strip() in ("", _PROMISE_NOTHING.get(own_name)):
         return False
-    with_tls = {listener for _, listener, protocol in _used_protocols(static) if protocol.uses_tls}
-    return not with_tls or (prefix is not None and prefix[1].upper() not in with_tls)
+    using = {listener for _, listener, protocol in _used_protocols(static) if protocol in protocols}
+    return not using or (prefix is not None and prefix[1].upper() not in using)
 
 
 def _used_protocols(static: Mapping[str, str]) -> Iterator[tuple[str, str, SecurityProtocol]]:

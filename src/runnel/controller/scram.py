@@ -1,7 +1,4 @@
-"""SCRAM credentials. Stored and described, but not used for authentication yet."""
-
-import hashlib
-import hmac
+"""SCRAM credentials: altered and described. `security/scram_server.py` authenticates with them."""
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.result import ControllerResult, duplicates_in
@@ -21,12 +18,16 @@ from runnel.messages.describe_user_scram_credentials import (
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.limits import SCRAM_CHANGES_PER_REQUEST_MAX
 from runnel.schemas.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from runnel.security.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SCRAM_HASHES,
+    SCRAM_MECHANISM_CODES,
+    verifier_of,
+)
 
-HASHES = {1: "sha256", 2: "sha512"}
-"""The hash function by Kafka's mechanism number: SCRAM-SHA-256 and SCRAM-SHA-512."""
-
-ITERATIONS_MIN = 4096
-ITERATIONS_MAX = 16384
+HASHES = {SCRAM_MECHANISM_CODES[mechanism]: algorithm for mechanism, algorithm in SCRAM_HASHES.items()}
+"""The hash function by Kafka's mechanism number."""
 
 
 def decide_alter_scram_credentials(
@@ -81,15 +82,14 @@ def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecor
     if not len(upsertion.salt) or not len(upsertion.salted_password):
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
     # RFC 5802: the server stores the keys that verify a proof, not those that create one.
-    algorithm = HASHES[upsertion.mechanism]
-    salted_password = bytes(upsertion.salted_password)
-    client_key = hmac.digest(salted_password, b"Client Key", algorithm)
+    salt, salted_password = bytes(upsertion.salt), bytes(upsertion.salted_password)
+    verifier = verifier_of(HASHES[upsertion.mechanism], salted_password, salt, upsertion.iterations)
     return UserScramCredentialRecord(
         name=upsertion.name,
         mechanism=upsertion.mechanism,
-        salt=bytes(upsertion.salt),
-        stored_key=hashlib.new(algorithm, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", algorithm),
+        salt=salt,
+        stored_key=verifier.stored_key,
+        server_key=verifier.server_key,
         iterations=upsertion.iterations,
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runnel.controller.values import Endpoint
 from runnel.net.admission import Admission, ListenerLimits
 from runnel.net.listener import Listener
-from runnel.ports.service import Service
+from runnel.ports.service import Service, Session
 from runnel.server.addresses import Address
 from runnel.server.layers import BadSettings
 from runnel.server.roles import Roles
@@ -34,6 +34,10 @@ class Listeners:
         for address in roles.listeners:
             admission = self._peers if self._is_for_peers(address) else self._clients
             self._listeners[address.name] = Listener(service, address.name, admission, tls.get(address.name))
+
+    def authenticate(self, name: str, open_session: Callable[[Session], None]) -> None:
+        """Let the clients of this listener authenticate."""
+        self._listeners[name].open_session = open_session
 
     def bind(self) -> None:
         """Bind all; connections wait until `accept`. Raises BadSettings."""

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,9 @@ from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 if TYPE_CHECKING:
     from runnel.disk.keyring import Keyring
+    from runnel.security.sasl_login import SaslLogin
     from runnel.server.node_tls import NodeTls
+    from runnel.server.sasl_settings import OwnIdentity, SaslSettings
 
 WRITE_THREADS = 2
 """Large writes are copies into the page cache with the GIL released: two threads keep two cores busy."""
@@ -71,6 +74,14 @@ class Node:
         self.data_dir = data_directory(self.settings)
         self._has_master_keys = _needs_keyring(self.settings)
         self.roles = roles_of(self.settings)
+        self.sasl: Mapping[str, SaslSettings] = {}
+        """How clients authenticate, by listener."""
+        self._identities: Mapping[str, OwnIdentity] = {}
+        if any(protocol.uses_sasl for protocol in self.roles.protocols.values()):
+            from runnel.server.sasl_settings import own_identities, sasl_settings
+
+            self.sasl = sasl_settings(self.settings, self.roles)
+            self._identities = own_identities(self.settings, self.roles)
         for warning in self.roles.warnings():
             log.warning("%s", warning)
         self._stack = AsyncExitStack()
@@ -131,6 +142,8 @@ class Node:
         pipeline = Pipeline(broker)
         servers = {} if tls is None else tls.servers
         self._listeners = listeners = Listeners(roles, self._limits(), pipeline, servers)
+        if self.sasl:
+            await self._authenticate(broker, listeners, stack)
         stack.push_async_callback(listeners.close)
         self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close, controller_peers.close]
         listeners.bind()
@@ -180,10 +193,21 @@ class Node:
         """Connections to other brokers, and to controllers."""
         roles, tls = self.roles, self._tls
         names = (roles.inter_broker_listener, next(iter(roles.controller_listener_names), ""))
-        peers = tuple(TcpPeers(tls=None if tls is None else tls.client(name)) for name in names)
+        peers = tuple(
+            TcpPeers(tls=None if tls is None else tls.client(name), login=self._login(name)) for name in names
+        )
         for each in peers:
             stack.callback(each.close)
         return peers[0], peers[1]
+
+    def _login(self, listener: str) -> "Callable[[], SaslLogin] | None":
+        """How this node authenticates at the listener of another; None if that does not use SASL."""
+        identity = self._identities.get(listener)
+        if identity is None:
+            return None
+        from runnel.server.sasl import new_login
+
+        return partial(new_login, identity)
 
     async def reload(self) -> None:
         """Read key material again, as it may have changed. What cannot be read stays as it is."""
@@ -210,6 +234,15 @@ class Node:
             peers=peers,
         )
 
+    async def _authenticate(self, broker: Broker, listeners: Listeners, stack: AsyncExitStack) -> None:
+        """Let the listeners with SASL authenticate their clients."""
+        from runnel.broker.runtime.sasl import SaslGate
+        from runnel.server.sasl import sasl_listeners
+
+        broker.gates.authenticator = SaslGate()
+        for name, sasl in (await sasl_listeners(broker, self.sasl, stack)).items():
+            listeners.authenticate(name, sasl.open)
+
     def _watch_quorum(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.quorum_watch import QuorumWatch
 
@@ -224,6 +257,11 @@ class Node:
         disk, roles = broker.disk, self.roles
         known = self.settings.text("cluster.id") or disk.identity.cluster_id
         if not known and roles.has_other_controllers:
+            if any(roles.protocols[each.name].uses_sasl for each in roles.controller_listeners):
+                raise BadSettings(
+                    "controllers with SASL do not report their cluster id before authentication: set "
+                    "cluster.id, or format the data directory (runnel storage format)"
+                )
             from runnel.server.greeting import Greeting
             from runnel.server.membership import ClusterIdSearch
 

@@ -34,6 +34,8 @@ class Context:
     """The response may have so many elements that it is encoded in a thread."""
     response_elements: int = field(default=0, kw_only=True)
     """What the response describes so far, over all slices of the request."""
+    close_reason: str = field(default="", kw_only=True)
+    """Why the connection is closed after the response; empty if it is not."""
 
     def throttle(self, throttle_ms: int) -> None:
         """Throttle the client for this time, unless it is throttled for longer."""

@@ -112,7 +112,10 @@ class Pipeline:
                 position: int = template.serve(buffer, start, after, end, session, replies, count_max)
                 if position != start:
                     return position
-        reply = self.serve_frame(buffer[start:after], session)
+        if session.authentication is None:
+            reply = self.serve_frame(buffer[start:after], session)
+        else:
+            reply = session.authentication.serve(buffer[start:after], self.serve_frame)
         if reply is not None:
             replies.append(reply)
         return after
@@ -196,7 +199,7 @@ class Pipeline:
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
     ) -> Result:
         gates, session = self.broker.gates, call.session
-        gates.authenticator.check(session, request.api_key)
+        self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
         if may_forward and request.api_key in ALTER_CONFIGS_KEYS and not call.is_tried_out:
             call.is_tried_out = True
@@ -240,6 +243,14 @@ class Pipeline:
             if refused is not None:
                 return refused
         return await settled(self._permit_and_handle(route, request, call, frame, header))
+
+    def _authenticate(self, request: Request, call: Call) -> None:
+        try:
+            self.broker.gates.authenticator.check(call.session, request.api_key)
+        except ApiError:
+            # Answered in the form of its own API.
+            call.request = request
+            raise
 
     async def _forward_if_refused(
         self, result: Promise[Response | Encoded | None], call: Call, frame: memoryview

@@ -14,6 +14,7 @@ from runnel.server.cli import (
     tenant,
     topic,
     txn,
+    user,
     version,
 )
 from runnel.server.cli.pipeline import app as pipeline
@@ -30,6 +31,7 @@ app.add_typer(cluster.app, name="cluster", rich_help_panel=ADMINISTRATION)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
+app.add_typer(user.app, name="user", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
 app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTRATION)
 app.add_typer(tenant.app, name="tenant", rich_help_panel=ADMINISTRATION)
