@@ -20,8 +20,8 @@ KAFKAS_PROTOCOL_MAP = (
         ("security.inter.broker.protocol", "SASL_SSL"),
         ("principal.builder.class", "com.example.Principals"),
         ("connections.max.reauth.ms", "3600000"),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("super.users", "User:admin"),
+        ("audit.log.file", "audit.jsonl"),
         ("allow.everyone.if.no.acl.found", "false"),
         ("delegation.token.secret.key", "hidden"),
         ("delegation.token.master.key", "hidden"),
@@ -64,7 +64,6 @@ def test_all_security_configs_are_reported_at_once() -> None:
     ("name", "value"),
     [
         ("num.io.threads", "8"),
-        ("authorizer.class.name", ""),
         ("ssl.client.auth", "none"),
         ("connections.max.reauth.ms", "0"),
         ("delegation.token.max.lifetime.ms", "604800000"),
@@ -89,3 +88,19 @@ def test_unused_listener_protocols_are_ignored() -> None:
         }
     )
     assert settings.words("listeners") == ["PLAINTEXT://:9092"]
+
+
+def test_settings_of_the_authorizer_need_one() -> None:
+    kafka = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    for name in (kafka, "acl"):
+        settings = Settings({"authorizer.class.name": name, "super.users": "User:a; User:CN=b,O=c"})
+        assert not settings.ignored and not settings["allow.everyone.if.no.acl.found"]
+    assert Settings({"allow.everyone.if.no.acl.found": "true", "authorizer.class.name": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("authorizer.class.name", "com.example.Authorizer"), ("super.users", "alice")]
+)
+def test_an_unknown_authorizer_and_what_is_no_principal_are_rejected(name: str, value: str) -> None:
+    with pytest.raises(BadConfig, match=f"Invalid value .* for configuration {name}"):
+        Settings({"authorizer.class.name": "acl", name: value})

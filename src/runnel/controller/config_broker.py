@@ -13,9 +13,11 @@ from runnel.controller.config_broker_groups import (
 )
 from runnel.controller.config_broker_log import LOG_CONFIGS
 from runnel.controller.config_broker_node import NODE_CONFIGS
+from runnel.controller.config_broker_security import SECURITY_CONFIGS
 
 BROKER_CONFIGS = {
     **NODE_CONFIGS,
+    **SECURITY_CONFIGS,
     **CLUSTER_CONFIGS,
     **LOG_CONFIGS,
     **GROUP_COORDINATOR_CONFIGS,
@@ -34,7 +36,7 @@ IGNORED_PREFIXES = (
     "security.", "share.coordinator.", "ssl.", "zookeeper.",
 )  # fmt: skip
 IGNORED_NAMES = frozenset({
-    "alter.config.policy.class.name", "authorizer.class.name", "background.threads",
+    "alter.config.policy.class.name", "background.threads",
     "client.quota.callback.class", "config.providers", "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms", "cordoned.log.dirs", "create.topic.policy.class.name",
     "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
@@ -54,7 +56,7 @@ IGNORED_NAMES = frozenset({
     "producer.purgatory.purge.interval.requests", "queued.max.requests", "quota.window.num",
     "quota.window.size.seconds", "request.timeout.ms",
     "share.fetch.purgatory.purge.interval.requests",
-    "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "super.users",
+    "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
     "telemetry.max.bytes", "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",
 })  # fmt: skip
 

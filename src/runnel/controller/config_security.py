@@ -15,8 +15,7 @@ _PROMISES = (
     (r"security\.", "TLS and SASL"),
     (r"principal\.builder\.class$", "authentication"),
     (r"connections\.max\.reauth\.ms$", "SASL re-authentication"),
-    (r"authorizer\.", "authorization"),
-    (r"(allow\.everyone\.if\.no\.acl\.found|super\.users)$", "authorization"),
+    (r"authorizer\.(?!class\.name$)", "authorization"),
     (r"confluent\.(authorizer|security)\.", "authorization"),
     (r"delegation\.token\.(master|secret)\.key$", "delegation tokens"),
     (r"password\.encoder\.", "encryption of stored passwords"),
@@ -29,12 +28,18 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
 _MECHANISM = re.compile(r"[^.]+\.(?=sasl\.)")
 
 _PROMISE_NOTHING = {
-    "allow.everyone.if.no.acl.found": "true",
     "connections.max.reauth.ms": "0",
     "security.inter.broker.protocol": PLAINTEXT,
     "ssl.client.auth": "none",
 }
 """Values that enable no protection in Kafka either; an empty value never does."""
+
+AUTHORIZER = "authorizer.class.name"
+AUTHORIZERS = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "acl")
+"""The authorizer by Kafka's name and by a shorter one."""
+
+_OF_AUTHORIZER = re.compile(r"(allow\.everyone\.if\.no\.acl\.found|super\.users|audit\.log\..*)$")
+_WITHOUT_AUTHORIZER = {"allow.everyone.if.no.acl.found": "true", "audit.log.logger": "false"}
 
 _LISTENER_SETTINGS = ("listeners", "advertised.listeners")
 _LISTENER_NAME_SETTINGS = ("inter.broker.listener.name", "controller.listener.names", "early.start.listeners")
@@ -42,7 +47,7 @@ _LISTENER_NAME_SETTINGS = ("inter.broker.listener.name", "controller.listener.na
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
     """Why a broker with these configs must not start; None if they promise no protection."""
-    promised = [*_promised_by_name(static), *_promised_by_listener(static)]
+    promised = [*_promised_by_name(static), *_promised_by_listener(static), *_promised_by_authorizer(static)]
     if not promised:
         return None
     named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
@@ -58,6 +63,16 @@ def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         feature = next((what for pattern, what in _PROMISES_BY_PATTERN if pattern.match(own_name)), None)
         if feature and value.strip() not in ("", _PROMISE_NOTHING.get(own_name)):
             yield name, feature
+
+
+def _promised_by_authorizer(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Settings of the authorizer, and of what it records, without one."""
+    if static.get(AUTHORIZER, "").strip():
+        return
+    for name in sorted(static):
+        value = static[name].strip()
+        if value and _OF_AUTHORIZER.match(name) and value != _WITHOUT_AUTHORIZER.get(name):
+            yield name, f"authorization, which {AUTHORIZER} enables"
 
 
 def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
