@@ -109,6 +109,8 @@ class Node:
         peers = TcpPeers()
         stack.callback(peers.close)
         broker = self._new_broker(disk, peers, clock, entropy)
+        if self.settings["authorizer.class.name"]:
+            self._start_audit(broker, stack)
         pipeline = Pipeline(broker)
         self._listeners = listeners = Listeners(roles, self._limits(), pipeline)
         stack.push_async_callback(listeners.close)
@@ -160,6 +162,14 @@ class Node:
             controller_listeners=frozenset(self.roles.controller_listener_names),
             peers=peers,
         )
+
+    def _start_audit(self, broker: Broker, stack: AsyncExitStack) -> None:
+        from runnel.server.audit_log import AuditLog
+
+        audit = AuditLog.of(self.settings, broker.clock.now_ms)
+        if audit is not None:
+            stack.callback(audit.close)
+            broker.gates.audit = audit
 
     def _watch_quorum(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.quorum_watch import QuorumWatch
