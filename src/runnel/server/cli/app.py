@@ -1,6 +1,7 @@
 """The tree of commands."""
 
 from runnel.server.cli import (
+    acl,
     bench,
     cluster,
     config,
@@ -9,6 +10,7 @@ from runnel.server.cli import (
     group,
     log,
     produce,
+    role,
     storage,
     topic,
     txn,
@@ -29,6 +31,8 @@ app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
+app.add_typer(acl.app, name="acl", rich_help_panel=ADMINISTRATION)
+app.add_typer(role.app, name="role", rich_help_panel=ADMINISTRATION)
 app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)
