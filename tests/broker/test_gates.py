@@ -55,6 +55,8 @@ DENIED_IN_ITEMS = {
     **dict.fromkeys((0, 28, 65), TXN),
 }
 
+TRANSACTIONAL_BATCH = bytes(22) + b"\x10" + bytes(40)
+
 EVERY = [
     (key, version) for key, row in APIS.items() for version in range(row.version_min, row.version_max + 1)
 ]
@@ -186,6 +188,9 @@ def full(api_key: int, version: int) -> Any:
         request.session_id, request.session_epoch = 0, -1
     if api_key == 0:
         request.acks = 1
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                data.records = TRANSACTIONAL_BATCH
     if api_key == 10:
         request.key_type = 0
     return request

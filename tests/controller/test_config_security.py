@@ -20,8 +20,8 @@ KAFKAS_PROTOCOL_MAP = (
         ("sasl.login.callback.handler.class", "com.example.Passwords"),
         ("sasl.login.class", "com.example.Login"),
         ("principal.builder.class", "com.example.Principals"),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("super.users", "User:admin"),
+        ("audit.log.file", "audit.jsonl"),
         ("allow.everyone.if.no.acl.found", "false"),
         ("delegation.token.master.key", "hidden"),
         ("password.encoder.secret", "hidden"),
@@ -88,8 +88,8 @@ def test_an_unknown_config_of_sasl_is_rejected(name: str) -> None:
             "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
         ),
         ("num.io.threads", "8"),
-        ("authorizer.class.name", ""),
         ("ssl.provider", ""),
+        ("authorizer.class.name", ""),
         ("listener.name.external.num.network.threads", "3"),
     ],
 )
@@ -111,3 +111,19 @@ def test_unused_listener_protocols_are_ignored() -> None:
         }
     )
     assert settings.words("listeners") == ["PLAINTEXT://:9092"]
+
+
+def test_settings_of_the_authorizer_need_one() -> None:
+    kafka = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    for name in (kafka, "acl"):
+        settings = Settings({"authorizer.class.name": name, "super.users": "User:a; User:CN=b,O=c"})
+        assert not settings.ignored and not settings["allow.everyone.if.no.acl.found"]
+    assert Settings({"allow.everyone.if.no.acl.found": "true", "authorizer.class.name": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("authorizer.class.name", "com.example.Authorizer"), ("super.users", "alice")]
+)
+def test_an_unknown_authorizer_and_what_is_no_principal_are_rejected(name: str, value: str) -> None:
+    with pytest.raises(BadConfig, match=f"Invalid value .* for configuration {name}"):
+        Settings({"authorizer.class.name": "acl", name: value})

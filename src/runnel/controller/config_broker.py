@@ -26,11 +26,13 @@ from runnel.controller.config_broker_sasl import (
     LISTENER_SASL_CONFIGS,
     SASL_CONFIGS,
 )
+from runnel.controller.config_broker_security import SECURITY_CONFIGS
 from runnel.controller.config_broker_ssl import SSL_CONFIGS
 from runnel.controller.config_types import ConfigDefinition
 
 BROKER_CONFIGS = {
     **NODE_CONFIGS,
+    **SECURITY_CONFIGS,
     **CLUSTER_CONFIGS,
     **LOG_CONFIGS,
     **ENCRYPTION_CONFIGS,
@@ -62,7 +64,7 @@ IGNORED_PREFIXES = (
     "security.", "share.coordinator.", "zookeeper.",
 )  # fmt: skip
 IGNORED_NAMES = frozenset({
-    "alter.config.policy.class.name", "authorizer.class.name", "background.threads",
+    "alter.config.policy.class.name", "background.threads",
     "client.quota.callback.class", "config.providers",
     "cordoned.log.dirs", "create.topic.policy.class.name",
     "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
@@ -84,7 +86,7 @@ IGNORED_NAMES = frozenset({
     "share.fetch.purgatory.purge.interval.requests",
     "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
     "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.provider",
-    "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "super.users",
+    "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
     "telemetry.max.bytes", "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",
 })  # fmt: skip
 

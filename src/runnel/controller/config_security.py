@@ -18,8 +18,7 @@ _PROMISES = (
     (r"sasl\.login\.class$", "authentication by a class"),
     (r"security\.(?!inter\.broker\.protocol$)", "security providers"),
     (r"principal\.builder\.class$", "authentication"),
-    (r"authorizer\.", "authorization"),
-    (r"(allow\.everyone\.if\.no\.acl\.found|super\.users)$", "authorization"),
+    (r"authorizer\.(?!class\.name$)", "authorization"),
     (r"confluent\.(authorizer|security)\.", "authorization"),
     (r"delegation\.token\.master\.key$", "delegation tokens by the former name of their secret"),
     (r"password\.encoder\.", "encryption of stored passwords"),
@@ -32,7 +31,6 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]+)\.")
 _MECHANISM = re.compile(r"[^.]+\.(?=sasl\.|connections\.max\.reauth\.ms$)")
 
 _PROMISE_NOTHING = {
-    "allow.everyone.if.no.acl.found": "true",
     "connections.max.reauth.ms": "0",
     "sasl.server.callback.handler.class": (
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -51,6 +49,13 @@ _USED_BY = (
 )
 """Configs that are refused unless a listener has one of the protocols."""
 
+AUTHORIZER = "authorizer.class.name"
+AUTHORIZERS = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "acl")
+"""The authorizer by Kafka's name and by a shorter one."""
+
+_OF_AUTHORIZER = re.compile(r"(allow\.everyone\.if\.no\.acl\.found|super\.users|audit\.log\..*)$")
+_WITHOUT_AUTHORIZER = {"allow.everyone.if.no.acl.found": "true", "audit.log.logger": "false"}
+
 _LISTENER_SETTINGS = ("listeners", "advertised.listeners")
 _LISTENER_NAME_SETTINGS = (
     "inter.broker.listener.name",
@@ -62,7 +67,7 @@ _LISTENER_NAME_SETTINGS = (
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
     """Why a broker with these configs must not start; None if all they promise is enforced."""
-    promised = list(_promised_by_name(static))
+    promised = [*_promised_by_name(static), *_promised_by_authorizer(static)]
     if promised:
         named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
         return (
@@ -86,6 +91,16 @@ def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         feature = next((what for pattern, what in _PROMISES_BY_PATTERN if pattern.match(own_name)), None)
         if feature and value.strip() not in ("", _PROMISE_NOTHING.get(own_name)):
             yield name, feature
+
+
+def _promised_by_authorizer(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Settings of the authorizer, and of what it records, without one."""
+    if static.get(AUTHORIZER, "").strip():
+        return
+    for name in sorted(static):
+        value = static[name].strip()
+        if value and _OF_AUTHORIZER.match(name) and value != _WITHOUT_AUTHORIZER.get(name):
+            yield name, f"authorization, which {AUTHORIZER} enables"
 
 
 def _is_unused(

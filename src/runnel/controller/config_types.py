@@ -228,6 +228,15 @@ def address_counts(value: ConfigValue) -> str | None:
     return None
 
 
+def some_principals(value: ConfigValue) -> str | None:
+    """Principals such as User:alice, separated by semicolons."""
+    assert isinstance(value, str)
+    for name in filter(None, (name.strip() for name in value.split(";"))):
+        if ":" not in name:
+            return f"{name} is not a principal such as User:{name}"
+    return None
+
+
 def table(*definitions: ConfigDefinition) -> dict[str, ConfigDefinition]:
     """Definitions by name."""
     by_name = {definition.name: definition for definition in definitions}

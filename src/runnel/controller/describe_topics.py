@@ -17,9 +17,16 @@ from runnel.model.errors import ApiError, ErrorCode
 
 
 def describe_topic_partitions(
-    image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int, operations: int
+    image: MetadataImage,
+    request: DescribeTopicPartitionsRequest,
+    partitions_max: int,
+    operations: int,
+    names: list[str] | None = None,
 ) -> DescribeTopicPartitionsResponse:
-    """Up to `partitions_max` partitions and a cursor for the next page. No topic names mean all topics."""
+    """Up to `partitions_max` partitions and a cursor for the next page.
+
+    No topic names mean all topics, or those in `names`, from the cursor on.
+    """
     # Pages without partitions would never make progress.
     limit = max(1, min(request.response_partition_limit, partitions_max))
     # Unknown topics do not count as partitions, but a page of nothing else ends as well.
@@ -31,12 +38,15 @@ def describe_topic_partitions(
             topics=[DescribeTopicPartitionsResponseTopic(bad, topic.name) for topic in request.topics]
         )
     response = DescribeTopicPartitionsResponse()
-    for name in _names(image, request, cursor.topic_name if cursor else ""):
+    for name in _names(image, request, cursor.topic_name if cursor else "") if names is None else names:
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
         if limit == 0 or unknown_max == 0:
             response.next_cursor = Cursor(name, first)
             break
         topic = image.topics.get(name)
+        if topic is None and names is not None:
+            # It was deleted since they were listed.
+            continue
         if topic is None:
             response.topics.append(_unknown(name))
             unknown_max -= 1

@@ -22,7 +22,6 @@ from runnel.controller.image_nodes import NODE_REPLAYS, BadMetadata, set_or_remo
 from runnel.controller.partition_index import PartitionIndex
 from runnel.controller.values import (
     MIGRATING_DIRECTORY,
-    AccessControlEntry,
     BrokerRegistration,
     ConfigResource,
     ControllerRegistration,
@@ -43,6 +42,7 @@ from runnel.schemas.metadata import (
     SnapshotRecord,
     TopicRecord,
 )
+from runnel.security.acl import AccessControlEntry
 
 __all__ = ["UNCHANGED", "BadMetadata", "MetadataImage", "state_after"]
 
@@ -77,6 +77,8 @@ class MetadataImage:
     credentials: dict[str, dict[int, ScramCredential]] = field(default_factory=dict)
     """By user, then by mechanism."""
     acls: dict[bytes, AccessControlEntry] = field(default_factory=dict)
+    acl_ids: dict[AccessControlEntry, bytes] = field(default_factory=dict, compare=False)
+    """`acls` by content: no two are equal."""
     tokens: dict[str, DelegationToken] = field(default_factory=dict)
     next_producer_id: int = 0
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
@@ -171,6 +173,7 @@ class MetadataImage:
         return replace(
             self.frozen(),
             topics_by_id=self.topics_by_id.copy(),
+            acl_ids=self.acl_ids.copy(),
             _names_by_metric=self._names_by_metric.copy(),
             _index=None if self._index is None else self._index.copy(),
             _unindexed=self._unindexed.copy(),
@@ -188,6 +191,7 @@ class MetadataImage:
             quotas=self.quotas.copy(),
             credentials=self.credentials.copy(),
             acls=self.acls.copy(),
+            acl_ids={},
             tokens=self.tokens.copy(),
             brokers=self.brokers.copy(),
             controllers=self.controllers.copy(),

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.controller.values import (
-    AccessControlEntry,
     BrokerRegistration,
     ConfigResource,
     ControllerRegistration,
@@ -38,6 +37,7 @@ from runnel.schemas.metadata import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from runnel.security.acl import AccessControlEntry
 
 if TYPE_CHECKING:
     from runnel.controller.image import MetadataImage
@@ -148,7 +148,8 @@ def _credential_removed(image: "MetadataImage", record: RemoveUserScramCredentia
 
 
 def _acl_created(image: "MetadataImage", record: AccessControlEntryRecord) -> None:
-    image.acls[bytes(record.id)] = AccessControlEntry(
+    acl_id = bytes(record.id)
+    acl = image.acls[acl_id] = AccessControlEntry(
         record.resource_type,
         record.resource_name,
         record.pattern_type,
@@ -157,11 +158,16 @@ def _acl_created(image: "MetadataImage", record: AccessControlEntryRecord) -> No
         record.operation,
         record.permission_type,
     )
+    image.acl_ids[acl] = acl_id
 
 
 def _acl_removed(image: "MetadataImage", record: RemoveAccessControlEntryRecord) -> None:
-    if image.acls.pop(bytes(record.id), None) is None:
+    acl_id = bytes(record.id)
+    acl = image.acls.pop(acl_id, None)
+    if acl is None:
         raise BadMetadata(f"the unknown ACL {record.id.hex()} is removed")
+    if image.acl_ids.get(acl) == acl_id:
+        del image.acl_ids[acl]
 
 
 def _token_changed(image: "MetadataImage", record: DelegationTokenRecord) -> None:

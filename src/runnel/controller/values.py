@@ -1,4 +1,4 @@
-"""The values of a metadata image: topics, partitions, nodes, credentials, ACLs and config resources."""
+"""The values of a metadata image: topics, partitions, nodes, credentials and config resources."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -127,19 +127,6 @@ class ControllerRegistration:
     endpoints: tuple[Endpoint, ...]
     features: tuple[FeatureRange, ...]
     is_ready_for_zk_migration: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AccessControlEntry:
-    """An ACL: a principal, from a host, may or may not do an operation on resources."""
-
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
 
 
 @dataclass(frozen=True, slots=True)

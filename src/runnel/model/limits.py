@@ -33,6 +33,13 @@ SLICE_ELEMENTS = 500
 """A request with more elements is served in slices of this size: handlers take up to 50 microseconds for an
 element, and a log that it touches about as long to be written."""
 
+ACL_CHANGES_PER_REQUEST_MAX = 10_000
+"""ACLs that one request creates or deletes, as in Kafka."""
+
+ACL_SCANS_PER_REQUEST_MAX = 100
+"""Filters of one DeleteAcls request that are compared with all ACLs: a tenth of a second for 100,000 of them,
+in steps. Filters that name one ACL are not counted."""
+
 FETCH_PARTITIONS_MAX = 5_000
 """Partitions of one fetch that are read at once, and that a fetch session may have; more are read in slices,
 without a session. Reading a partition takes about 12 microseconds."""

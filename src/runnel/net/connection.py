@@ -381,7 +381,11 @@ class Connection:
             self._mute()
         if hangs_up:
             self.close(reason, warn=True)
-            return
+        else:
+            self._sent_ready()
+
+    def _sent_ready(self) -> None:
+        """All responses that are ready are sent: continue with what waited for them."""
         if self._held is not None and self._held.is_filled:
             self._held = None
         if self._is_stalled or self._is_paused:

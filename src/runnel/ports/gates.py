@@ -5,51 +5,22 @@
 The broker asks through these protocols; which parts answer is decided where a node is assembled.
 """
 
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from runnel.ports.service import Session
+from runnel.security.acl import CLUSTER_NAME, Operation, Permission, ResourceType
 
-
-class Operation(IntEnum):
-    """What a principal may be allowed to do with a resource, by Kafka's codes."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """What permissions are given on, by Kafka's codes."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-CLUSTER_NAME = "kafka-cluster"
-"""The only resource of type CLUSTER."""
-
-
-class Permission(NamedTuple):
-    """One operation on one resource."""
-
-    operation: Operation
-    resource_type: ResourceType
-    name: str
+__all__ = [
+    "CLUSTER_NAME",
+    "Accounting",
+    "Audit",
+    "Authenticator",
+    "Authorizer",
+    "Operation",
+    "Permission",
+    "Quotas",
+    "ResourceType",
+]
 
 
 class Authenticator(Protocol):
@@ -77,8 +48,31 @@ class Authorizer(Protocol):
         """Whether an ACL permits this."""
         ...
 
+    def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
+        """All operations that are permitted on a resource, as a bit field: bit n is the one with code n."""
+        ...
+
     def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether an ACL permits this on at least one resource of the type (KIP-679)."""
+        ...
+
+
+class Audit(Protocol):
+    """Records what principals did, and tried to do."""
+
+    is_enabled: bool
+    """Is anything recorded? Then super users are authorized like others."""
+
+    def decided(
+        self,
+        session: Session,
+        client_id: str | None,
+        api_key: int,
+        permission: Permission,
+        *,
+        is_allowed: bool,
+    ) -> None:
+        """The authorizer permitted or denied an operation. Called by any thread; never waits."""
         ...
 
 

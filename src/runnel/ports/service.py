@@ -78,6 +78,8 @@ class Session:
     """The connection's last produce or fetch request, in the form that recognizes its repetitions."""
     template_version: int = -1
     """The authorizer's version under which that request was permitted."""
+    verdicts: Any = None
+    """What the authorizer decided for the principal of the connection."""
     pending: set[Any] = field(default_factory=set)
     """Requests whose responses are promised."""
     on_closed: Callable[[], None] | None = None

@@ -139,6 +139,8 @@ class Node:
         broker = self._new_broker(disk, peers, clock, entropy)
         broker.controller_peers = controller_peers
         broker.try_out = None if tls is None else tls.refusal
+        if self.settings["authorizer.class.name"]:
+            self._start_audit(broker, stack)
         pipeline = Pipeline(broker)
         servers = {} if tls is None else tls.servers
         self._listeners = listeners = Listeners(roles, self._limits(), pipeline, servers)
@@ -242,6 +244,14 @@ class Node:
         broker.gates.authenticator = SaslGate()
         for name, sasl in (await sasl_listeners(broker, self.sasl, stack)).items():
             listeners.authenticate(name, sasl.open)
+
+    def _start_audit(self, broker: Broker, stack: AsyncExitStack) -> None:
+        from runnel.server.audit_log import AuditLog
+
+        audit = AuditLog.of(self.settings, broker.clock.now_ms)
+        if audit is not None:
+            stack.callback(audit.close)
+            broker.gates.audit = audit
 
     def _watch_quorum(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.quorum_watch import QuorumWatch

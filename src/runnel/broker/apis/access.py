@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from runnel.broker.apis.denials import denied_item, denied_items, empty_response
+from runnel.broker.apis.produce import ATTRIBUTES, TRANSACTIONAL
 from runnel.broker.apis.rules import (
     DENIED,
-    Allows,
     Outcome,
     Rule,
     hide,
@@ -22,10 +22,11 @@ from runnel.broker.apis.rules import (
     on_transactional_id,
     whole,
 )
+from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Context
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import NO_ID
-from runnel.ports.gates import Operation, Permission, ResourceType
+from runnel.ports.gates import CLUSTER_NAME, Operation, Permission, ResourceType
 from runnel.ports.service import CloseConnection
 
 _READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
@@ -98,8 +99,8 @@ def _cluster_items(operation: Operation, array: str, into: str, *, with_top_leve
 def _produced(rule: Rule) -> Rule:
     """A rule of Produce: with acks=0 no response is wanted, and what is denied closes the connection."""
 
-    def checked(request: Any, ctx: Context, allows: Allows) -> Outcome:
-        outcome = rule(request, ctx, allows)
+    def checked(request: Any, ctx: Context, check: Check) -> Outcome:
+        outcome = rule(request, ctx, check)
         if outcome is not None and request.acks == 0:
             raise CloseConnection("produce with acks=0 to a topic that the client may not write to")
         return outcome
@@ -107,24 +108,32 @@ def _produced(rule: Rule) -> Rule:
     return checked
 
 
-def _fetched_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _fetched_topics(request: Any, ctx: Context, check: Check) -> Outcome:
     """The topics that the request names, and those of its fetch session (KIP-227), which it need not name.
 
-    A follower needs a permission on the cluster instead, and is denied topic by topic as well.
+    A follower needs a permission on the cluster instead, and is denied topic by topic. So does every client
+    of a controller, whose only log is that of the metadata.
     """
-    if _is_follower(request, ctx):
-        if allows(on_cluster(_CLUSTER_ACTION)):
+    is_controller = ctx.listener in ctx.broker.controller_listeners
+    if is_controller or _is_follower(request, ctx):
+        if check(on_cluster(_CLUSTER_ACTION)):
             return None
-        allows = _allows_nothing
+        if is_controller:
+            return _CONTROLLER_FETCH_DENIED(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _FETCH_DENIED(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     remembered = ctx.broker.fetch_sessions.topics_of(request, ctx.api_version)
     if remembered is None:
-        return _FETCHED_TOPICS(request, ctx, allows)
-    names = {topic_of(item, ctx) for item in (*remembered, *request.topics)}
-    ctx.denied_topics = frozenset(name for name in names if name and not allows(on_topic(_READ, name)))
+        return _FETCHED_TOPICS(request, ctx, check)
+    names = {name for item in (*remembered, *request.topics) if (name := topic_of(item, ctx))}
+    # Not those that are denied: another connection may add topics to the session before they are read.
+    ctx.readable_topics = frozenset(name for name in names if check(on_topic(_READ, name)))
+    ctx.is_partly_denied = len(ctx.readable_topics) < len(names)
     return None
 
 
 _FETCHED_TOPICS = _topics(_READ, "topics", "responses")
+_FETCH_DENIED = denied_items("topics", "responses")
+_CONTROLLER_FETCH_DENIED = denied_items("topics", "responses", with_top_level=True)
 
 
 def _is_follower(request: Any, ctx: Context) -> bool:
@@ -135,29 +144,28 @@ def _is_follower(request: Any, ctx: Context) -> bool:
     return is_follower
 
 
-def _allows_nothing(permission: Permission) -> bool:
-    return False
-
-
-def _described_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _described_topics(request: Any, ctx: Context, check: Check) -> Outcome:
     """Metadata: brokers are shown to every client, topics to those that may describe them."""
     is_all = request.topics is None or (ctx.api_version == 0 and not request.topics)
     if is_all:
-        return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
+        return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), check)
+
+    topics = ctx.broker.metadata.image.topics
+    creates_topics = ctx.broker.settings["auto.create.topics.enable"]
 
     def needed(item: Any) -> Permission | None:
         name = topic_of(item, ctx)
         if name is None:
             return None
-        may_create = request.allow_auto_topic_creation and name not in ctx.broker.metadata.image.topics
-        if not may_create or not allows(on_topic(_DESCRIBE, name)) or allows(on_cluster(_CREATE)):
+        may_create = request.allow_auto_topic_creation and creates_topics and name not in topics
+        if not may_create or not check.shows(on_topic(_DESCRIBE, name)):
             return on_topic(_DESCRIBE, name)
-        return on_topic(_CREATE, name)
+        return on_cluster(_CREATE) if check.shows(on_cluster(_CREATE)) else on_topic(_CREATE, name)
 
     kept, refused = [], []
     for item in request.topics:
         permission = needed(item)
-        if permission is None or allows(permission):
+        if permission is None or check(permission):
             kept.append(item)
             continue
         answer = denied_item(request, "topics", item, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -175,32 +183,32 @@ def _described_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
     return amend
 
 
-def _listed_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _listed_topics(request: Any, ctx: Context, check: Check) -> Outcome:
     """DescribeTopicPartitions: named topics, or all."""
     if request.topics:
-        return _NAMED_TOPICS(request, ctx, allows)
-    return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
+        return _NAMED_TOPICS(request, ctx, check)
+    return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), check)
 
 
 _NAMED_TOPICS = _topics(_DESCRIBE, "topics", "topics")
 
 
-def _fetched_offsets(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _fetched_offsets(request: Any, ctx: Context, check: Check) -> Outcome:
     """OffsetFetch: groups, and topics within each; all topics of a group are filtered."""
     if ctx.api_version < 8:
-        return _fetched_offsets_of_one_group(request, ctx, allows)
+        return _fetched_offsets_of_one_group(request, ctx, check)
     refused = []
     kept = []
     denied_topics: dict[str, list[Any]] = {}
     for group in request.groups:
-        if not allows(on_group(_DESCRIBE, group.group_id)):
+        if not check(on_group(_DESCRIBE, group.group_id)):
             answer = denied_item(request, "groups", group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
             answer.topics = []
             refused.append(answer)
             continue
         kept.append(group)
         whole_answer = denied_item(request, "groups", group, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        denied = [name is not None and not allows(on_topic(_DESCRIBE, name)) for name in _names(group, ctx)]
+        denied = [name is not None and not check(on_topic(_DESCRIBE, name)) for name in _names(group, ctx)]
         if any(denied):
             pairs = zip(whole_answer.topics, denied, strict=True)
             denied_topics[group.group_id] = [topic for topic, is_denied in pairs if is_denied]
@@ -214,7 +222,7 @@ def _fetched_offsets(request: Any, ctx: Context, allows: Allows) -> Outcome:
     def amend(response: Any) -> None:
         for group in response.groups:
             if group.group_id in lists_topics:
-                hide("topics", lambda topic: on_topic(_DESCRIBE, topic_of(topic, ctx) or ""), allows, group)
+                hide("topics", lambda topic: on_topic(_DESCRIBE, topic_of(topic, ctx) or ""), check, group)
             group.topics = [*group.topics, *denied_topics.get(group.group_id, ())]
         response.groups = [*response.groups, *refused]
 
@@ -225,18 +233,18 @@ def _names(group: Any, ctx: Context) -> list[str | None]:
     return [topic_of(topic, ctx) for topic in group.topics or ()]
 
 
-def _fetched_offsets_of_one_group(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    if not allows(on_group(_DESCRIBE, request.group_id)):
+def _fetched_offsets_of_one_group(request: Any, ctx: Context, check: Check) -> Outcome:
+    if not check(on_group(_DESCRIBE, request.group_id)):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if ctx.api_version < 2:
             return denied_items("topics", "topics")(request, error)
         return empty_response(request, error_code=error.code)
     if request.topics is None:
-        return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
-    return _NAMED_TOPICS(request, ctx, allows)
+        return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), check)
+    return _NAMED_TOPICS(request, ctx, check)
 
 
-def _coordinators(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _coordinators(request: Any, ctx: Context, check: Check) -> Outcome:
     """FindCoordinator: by the kind of its keys."""
 
     def needed(key: str) -> Permission:
@@ -248,38 +256,38 @@ def _coordinators(request: Any, ctx: Context, allows: Allows) -> Outcome:
 
     if ctx.api_version < 4:
         permission = needed(request.key)
-        if allows(permission):
+        if check(permission):
             return None
         code = DENIED[permission.resource_type].code
         return empty_response(request, error_code=code, node_id=-1, port=-1)
-    return items("coordinator_keys", lambda key, _: needed(key), "coordinators")(request, ctx, allows)
+    return items("coordinator_keys", lambda key, _: needed(key), "coordinators")(request, ctx, check)
 
 
-def _producer_id(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _producer_id(request: Any, ctx: Context, check: Check) -> Outcome:
     """InitProducerId: of a transactional id, or of an idempotent producer (KIP-679)."""
     name = request.transactional_id
     if name is None:
-        may_write = ctx.authorizer.allows_some(ctx.session, _WRITE, ResourceType.TOPIC)
-        if may_write or allows(on_cluster(Operation.IDEMPOTENT_WRITE)):
+        idempotent = on_cluster(Operation.IDEMPOTENT_WRITE)
+        if check.alternative(idempotent) or check.some(_WRITE, ResourceType.TOPIC) or check(idempotent):
             return None
         return empty_response(request, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED.code)
     permissions = [on_transactional_id(_WRITE, name)]
     if request.enable_2pc:
         permissions.append(on_transactional_id(Operation.TWO_PHASE_COMMIT, name))
-    if all(allows(permission) for permission in permissions):
+    if all(check(permission) for permission in permissions):
         return None
     return empty_response(request, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
 
 
-def _added_partitions(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _added_partitions(request: Any, ctx: Context, check: Check) -> Outcome:
     """AddPartitionsToTxn: from clients up to v3, from brokers above. One denied topic rejects all."""
     if ctx.api_version >= 4:
-        return _cluster(_CLUSTER_ACTION)(request, ctx, allows)
+        return _cluster(_CLUSTER_ACTION)(request, ctx, check)
     array, into = "v3_and_below_topics", "results_by_topic_v3_and_below"
-    if not allows(on_transactional_id(_WRITE, request.v3_and_below_transactional_id)):
+    if not check(on_transactional_id(_WRITE, request.v3_and_below_transactional_id)):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return denied_items(array, into)(request, error)
-    denied = [not allows(on_topic(_WRITE, topic.name)) for topic in request.v3_and_below_topics]
+    denied = [not check(on_topic(_WRITE, topic.name)) for topic in request.v3_and_below_topics]
     if not any(denied):
         return None
     answers = [
@@ -294,14 +302,14 @@ def _added_partitions(request: Any, ctx: Context, allows: Allows) -> Outcome:
     return empty_response(request, **{into: answers})
 
 
-def _markers(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    if allows(on_cluster(_ALTER)):
+def _markers(request: Any, ctx: Context, check: Check) -> Outcome:
+    if check.alternative(on_cluster(_ALTER)):
         return None
-    return _cluster_items(_CLUSTER_ACTION, "markers", "markers")(request, ctx, allows)
+    return _cluster_items(_CLUSTER_ACTION, "markers", "markers")(request, ctx, check)
 
 
-def _scram_changes(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    if allows(on_cluster(_ALTER)):
+def _scram_changes(request: Any, ctx: Context, check: Check) -> Outcome:
+    if check(on_cluster(_ALTER)):
         return None
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     changes = [*request.deletions, *request.upsertions]
@@ -310,15 +318,15 @@ def _scram_changes(request: Any, ctx: Context, allows: Allows) -> Outcome:
     )
 
 
-def _subscription(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _subscription(request: Any, ctx: Context, check: Check) -> Outcome:
     """ConsumerGroupHeartbeat: one denied topic of the subscription rejects the heartbeat."""
     names = request.subscribed_topic_names or ()
-    if all(allows(on_topic(_DESCRIBE, name)) for name in names):
+    if all(check(on_topic(_DESCRIBE, name)) for name in names):
         return None
     return empty_response(request, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED.code)
 
 
-def _described_members(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _described_members(request: Any, ctx: Context, check: Check) -> Outcome:
     """ConsumerGroupDescribe: a group one of whose topics is hidden shows no members."""
 
     def amend(response: Any) -> None:
@@ -328,49 +336,152 @@ def _described_members(request: Any, ctx: Context, allows: Allows) -> Outcome:
             ]
             names = {name for member in group.members for name in member.subscribed_topic_names}
             names |= {topic.topic_name for each in assignments for topic in each.topic_partitions}
-            if not all(allows(on_topic(_DESCRIBE, name)) for name in names):
+            if not all(check.shows(on_topic(_DESCRIBE, name)) for name in names):
                 group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED.code
                 group.members = []
 
     return amend
 
 
-def _described_transactions(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _described_transactions(request: Any, ctx: Context, check: Check) -> Outcome:
     """DescribeTransactions: the topics of a transaction are shown to those that may describe them."""
 
     def amend(response: Any) -> None:
         for state in response.transaction_states:
-            hide("topics", lambda topic: on_topic(_DESCRIBE, topic.topic), allows, state)
+            hide("topics", lambda topic: on_topic(_DESCRIBE, topic.topic), check, state)
 
     return amend
 
 
-def _created_configs(request: Any, ctx: Context, allows: Allows) -> Outcome:
+def _created_configs(request: Any, ctx: Context, check: Check) -> Outcome:
     """CreateTopics: the settings of a new topic are shown to those that may describe them."""
 
     def amend(response: Any) -> None:
         for topic in response.topics:
-            if not topic.error_code and not allows(on_topic(_DESCRIBE_CONFIGS, topic.name)):
-                topic.configs = None
+            if not topic.error_code and not check.shows(on_topic(_DESCRIBE_CONFIGS, topic.name)):
+                topic.configs = []
                 topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED.code
                 topic.num_partitions = topic.replication_factor = -1
 
     return amend
 
 
-def _produce_id(request: Any) -> Permission | None:
+def _produced_transactions(request: Any, ctx: Context, check: Check) -> Outcome:
+    """Produce: batches of transactions need a permission on the transactional id; all are denied without."""
     name = request.transactional_id
-    return None if name is None else on_transactional_id(_WRITE, name)
+    if any(_is_transactional(part.records) for topic in request.topic_data for part in topic.partition_data):
+        if name is not None and check(on_transactional_id(_WRITE, name)):
+            return None
+        return _PRODUCE_DENIED(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    # Its repetitions may have batches of transactions.
+    ctx.is_partly_denied = name is not None
+    return None
+
+
+def _is_transactional(records: Any) -> bool:
+    return records is not None and len(records) > ATTRIBUTES and bool(records[ATTRIBUTES] & TRANSACTIONAL)
+
+
+_PRODUCE_DENIED = denied_items("topic_data", "responses")
+
+
+def _deleted_topics(request: Any, ctx: Context, check: Check) -> Outcome:
+    """DeleteTopics: a denied topic that was named by its id is answered with its name if that may be seen."""
+    if check.alternative(on_cluster(_DELETE)):
+        return None
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    kept, refused = [], []
+    for item in request.topics:
+        name = topic_of(item, ctx)
+        if name is None or check(on_topic(_DELETE, name)):
+            kept.append(item)
+            continue
+        answer = denied_item(request, "responses", item, error)
+        answer.name = name if item.name or check.shows(on_topic(_DESCRIBE, name)) else None
+        refused.append(answer)
+    kept_names = []
+    for name in request.topic_names:
+        if check(on_topic(_DELETE, name)):
+            kept_names.append(name)
+        else:
+            refused.append(denied_item(request, "responses", name, error))
+    if not refused:
+        return None
+    request.topics, request.topic_names = kept, kept_names
+    if not kept and not kept_names:
+        return empty_response(request, responses=refused)
+
+    def amend(response: Any) -> None:
+        # In an order that does not show which topics exist.
+        response.responses = sorted(
+            (*response.responses, *refused), key=lambda each: (each.name or "", each.topic_id)
+        )
+
+    return amend
+
+
+def _described_cluster(request: Any, ctx: Context, check: Check) -> Outcome:
+    """DescribeCluster: open to all on a broker, but not on a controller."""
+    if ctx.listener in ctx.broker.controller_listeners:
+        return _cluster(_ALTER)(request, ctx, check)
+    return _permitted_on_cluster(request, ctx, check)
+
+
+def _permitted_on_cluster(request: Any, ctx: Context, check: Check) -> Outcome:
+    """The operations on the cluster that a response lists; none to clients that may not describe it."""
+    if not request.include_cluster_authorized_operations:
+        return None
+
+    def amend(response: Any) -> None:
+        permitted = check.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+        may_describe = permitted >> _DESCRIBE & 1
+        response.cluster_authorized_operations &= permitted if may_describe else 0
+
+    return amend
+
+
+def _permitted_on_topics(request: Any, ctx: Context, check: Check) -> Outcome:
+    """The operations on topics that a response lists."""
+    if not getattr(request, "include_topic_authorized_operations", True):
+        return None
+
+    def amend(response: Any) -> None:
+        for topic in response.topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations &= check.operations(ResourceType.TOPIC, topic.name)
+
+    return amend
+
+
+def _permitted_on_groups(request: Any, ctx: Context, check: Check) -> Outcome:
+    """The operations on groups that a response lists."""
+    if not request.include_authorized_operations:
+        return None
+
+    def amend(response: Any) -> None:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations &= check.operations(ResourceType.GROUP, group.group_id)
+
+    return amend
+
+
+def _described_quotas(request: Any, ctx: Context, check: Check) -> Outcome:
+    """DescribeClientQuotas: a denial has no list of entries."""
+    outcome = _cluster(_DESCRIBE_CONFIGS)(request, ctx, check)
+    if outcome is not None:
+        outcome.entries = None  # type: ignore[union-attr]
+    return outcome
 
 
 ACCESS: dict[int, tuple[Rule, ...]] = {
     0: (  # Produce
-        _produced(whole(_produce_id, denied_items("topic_data", "responses"))),
+        _produced(_produced_transactions),
         _produced(_topics(_WRITE, "topic_data", "responses")),
     ),
     1: (_fetched_topics,),  # Fetch
     2: (_topics(_DESCRIBE, "topics", "topics"),),  # ListOffsets
-    3: (_described_topics,),  # Metadata
+    3: (_described_topics, _permitted_on_topics, _permitted_on_cluster),  # Metadata
     8: (  # OffsetCommit
         whole(lambda request: on_group(_READ, request.group_id), denied_items("topics", "topics")),
         _topics(_READ, "topics", "topics"),
@@ -381,7 +492,7 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     12: (_READ_GROUP,),  # Heartbeat
     13: (_READ_GROUP,),  # LeaveGroup
     14: (_READ_GROUP,),  # SyncGroup
-    15: (_groups(_DESCRIBE, "groups", "groups"),),  # DescribeGroups
+    15: (_groups(_DESCRIBE, "groups", "groups"), _permitted_on_groups),  # DescribeGroups
     16: (  # ListGroups
         listed(
             "groups", lambda group: on_group(_DESCRIBE, group.group_id), alternative=on_cluster(_DESCRIBE)
@@ -391,10 +502,7 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     18: (),  # ApiVersions
     # CreateTopics
     19: (_topics(_CREATE, "topics", "topics", alternative=on_cluster(_CREATE)), _created_configs),
-    20: (  # DeleteTopics
-        _topics(_DELETE, "topics", "responses", alternative=on_cluster(_DELETE)),
-        _topics(_DELETE, "topic_names", "responses", alternative=on_cluster(_DELETE)),
-    ),
+    20: (_deleted_topics,),  # DeleteTopics
     21: (_topics(_DELETE, "topics", "topics"),),  # DeleteRecords
     22: (_producer_id,),  # InitProducerId
     # OffsetForLeaderEpoch
@@ -429,7 +537,7 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     46: (_cluster(_DESCRIBE),),  # ListPartitionReassignments
     # OffsetDelete
     47: (whole(lambda request: on_group(_DELETE, request.group_id)), _topics(_READ, "topics", "topics")),
-    48: (_cluster(_DESCRIBE_CONFIGS),),  # DescribeClientQuotas
+    48: (_described_quotas,),  # DescribeClientQuotas
     49: (_cluster_items(_ALTER_CONFIGS, "entries", "entries"),),  # AlterClientQuotas
     50: (_cluster_items(_DESCRIBE, "users", "results", with_top_level=True),),  # DescribeUserScramCredentials
     51: (_scram_changes,),  # AlterUserScramCredentials
@@ -441,7 +549,7 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     57: (_cluster(_ALTER),),  # UpdateFeatures
     58: (_cluster(_CLUSTER_ACTION),),  # Envelope: what is inside needs its own permissions
     59: (_cluster(_CLUSTER_ACTION),),  # FetchSnapshot
-    60: (),  # DescribeCluster
+    60: (_described_cluster,),  # DescribeCluster
     61: (_topics(_READ, "topics", "topics"),),  # DescribeProducers
     62: (_cluster(_CLUSTER_ACTION),),  # BrokerRegistration
     63: (_cluster(_CLUSTER_ACTION),),  # BrokerHeartbeat
@@ -456,11 +564,12 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     66: (listed("transaction_states", lambda state: on_transactional_id(_DESCRIBE, state.transactional_id)),),
     67: (_cluster(_CLUSTER_ACTION),),  # AllocateProducerIds
     68: (_READ_GROUP, _subscription),  # ConsumerGroupHeartbeat
-    69: (_groups(_DESCRIBE, "group_ids", "groups"), _described_members),  # ConsumerGroupDescribe
+    # ConsumerGroupDescribe
+    69: (_groups(_DESCRIBE, "group_ids", "groups"), _described_members, _permitted_on_groups),
     70: (_cluster(_CLUSTER_ACTION),),  # ControllerRegistration
     73: (_cluster(_CLUSTER_ACTION),),  # AssignReplicasToDirs
     74: (_cluster(_DESCRIBE_CONFIGS),),  # ListConfigResources
-    75: (_listed_topics,),  # DescribeTopicPartitions
+    75: (_listed_topics, _permitted_on_topics),  # DescribeTopicPartitions
     80: (_cluster(_ALTER),),  # AddRaftVoter
     81: (_cluster(_ALTER),),  # RemoveRaftVoter
     82: (_cluster(_CLUSTER_ACTION),),  # UpdateRaftVoter

@@ -1,17 +1,29 @@
-"""CreateAcls: not supported, no authorizer is configured."""
+"""CreateAcls: create ACLs."""
 
-from runnel.broker.apis.describe_acls import NO_AUTHORIZER
+from runnel.broker.apis.describe_acls import NO_AUTHORIZER, check_codes, has_authorizer
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
+from runnel.controller.acls import create_acls as create
 from runnel.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from runnel.model.errors import ErrorCode
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(CreateAclsRequest)
-def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
-    """SECURITY_DISABLED for each creation.
+async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
+    """Create each ACL that is valid and does not exist; SECURITY_DISABLED without an authorizer.
 
     v2 flexible · v3 user resources
     """
-    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED.code, NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused for _ in request.creations])
+    broker, creations = ctx.broker, request.creations
+    if not has_authorizer(ctx):
+        refused = AclCreationResult(ErrorCode.SECURITY_DISABLED.code, NO_AUTHORIZER)
+        return CreateAclsResponse(results=[refused] * len(creations))
+    for each in creations:
+        check_codes(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    try:
+        results = await broker.metadata.change_in_steps(
+            lambda image: create(image, creations, broker.entropy.id_bytes)
+        )
+    except ApiError as error:
+        return CreateAclsResponse(results=[AclCreationResult(error.code, str(error))] * len(creations))
+    return CreateAclsResponse(results=results)

@@ -10,7 +10,7 @@ from runnel.messages.describe_groups import DescribedGroup, DescribeGroupsReques
 from runnel.model.errors import ErrorCode
 
 GROUP_OPERATIONS = 3400
-"""Operations allowed on a group without an authorizer, as a bit field of Kafka's AclOperation codes."""
+"""All operations on a group, as a bit field of Kafka's AclOperation codes; `access.py` removes some."""
 
 
 @handles(DescribeGroupsRequest)

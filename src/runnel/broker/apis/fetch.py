@@ -54,7 +54,7 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
         return FetchResponse(error_code=error.code)
     if ctx.throttle_ms:
         return _throttled(broker, plan)
-    plan.denied_topics = ctx.denied_topics
+    plan.readable_topics = ctx.readable_topics
     reading = DelayedFetch(ctx, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     return reading.wait() if response is None else response
@@ -244,9 +244,9 @@ class DelayedFetch:
 
     def _partition(self, wanted: RequestedPartition) -> ReplicatedLog:
         """The partition to read. Raises ApiError."""
-        if self._plan.denied_topics:
+        if self._plan.readable_topics is not None:
             name = wanted.topic or self._broker.topic_name(wanted.topic_id)
-            if name in self._plan.denied_topics:
+            if name is not None and name not in self._plan.readable_topics:
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not authorized to read {name}")
         asked = wanted.asked
         partition = self._broker.partition_at.get((wanted.topic, asked.partition))

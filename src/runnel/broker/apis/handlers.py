@@ -129,8 +129,9 @@ CONTROLLER_APIS = APIS.keys() & (_CONTROLLER_ONLY | _CONTROLLER_TOO)
 """What the listeners of a controller serve, as in Kafka."""
 
 PRODUCE_KEY, FETCH_KEY, WRITE_TXN_MARKERS_KEY = 0, 1, 27
+CREATE_ACLS_KEY, DELETE_ACLS_KEY = 30, 31
 
-_IN_STEPS = frozenset({FETCH_KEY, WRITE_TXN_MARKERS_KEY})
+_IN_STEPS = frozenset({FETCH_KEY, WRITE_TXN_MARKERS_KEY, CREATE_ACLS_KEY, DELETE_ACLS_KEY})
 """APIs whose handlers serve large requests in steps of their own."""
 
 _registered: dict[int, Handler] = {}

@@ -19,7 +19,7 @@ from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID, NO_LEADER
 from runnel.wire import encoded
 
-# Operations allowed without an authorizer, as bit fields of Kafka's AclOperation codes.
+# All operations, as bit fields of Kafka's AclOperation codes; `access.py` removes those that are denied.
 TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 
@@ -73,8 +73,10 @@ def _is_for_all_topics(request: MetadataRequest, ctx: Context) -> bool:
     return request.topics is None or (ctx.api_version == 0 and not request.topics)
 
 
-def _listing(request: MetadataRequest, ctx: Context) -> Encoded:
-    """All topics: encoded once per image, since there may be thousands."""
+def _listing(request: MetadataRequest, ctx: Context) -> MetadataResponse | Encoded:
+    """All topics: encoded once per image, since there may be thousands, unless some will be hidden."""
+    if ctx.shows_topic is not None:
+        return _answer(request, ctx, {})
     listings = ctx.broker.topic_metadata.listings
     key = (
         ctx.api_version,

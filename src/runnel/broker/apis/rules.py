@@ -13,17 +13,17 @@ from functools import partial
 from typing import Any
 
 from runnel.broker.apis.denials import Denied, denied_item, empty_response
+from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Context
 from runnel.model.errors import ErrorCode
 from runnel.ports.gates import CLUSTER_NAME, Operation, Permission, ResourceType
 from runnel.wire import Request, Response
 
-Allows = Callable[[Permission], bool]
 Amend = Callable[[Any], None]
 """Complete or filter a response with what authorization decided."""
 Outcome = Response | Amend | None
 """A response instead of the handler's, an amendment to the handler's response, or no objection."""
-Rule = Callable[[Any, Context, Allows], Outcome]
+Rule = Callable[[Any, Context, Check], Outcome]
 
 DENIED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -39,9 +39,9 @@ def whole(permission: Callable[[Any], Permission | None], denied: Denied | None 
     Denied, the response has the error at its top level unless `denied` builds another.
     """
 
-    def rule(request: Request, ctx: Context, allows: Allows) -> Outcome:
+    def rule(request: Request, ctx: Context, check: Check) -> Outcome:
         needed = permission(request)
-        if needed is None or allows(needed):
+        if needed is None or check(needed):
             return None
         error = DENIED[needed.resource_type]
         if denied is not None:
@@ -62,11 +62,11 @@ def items(
     `alternative` permits all elements at once.
     """
 
-    def rule(request: Request, ctx: Context, allows: Allows) -> Outcome:
+    def rule(request: Request, ctx: Context, check: Check) -> Outcome:
         wanted = getattr(request, array)
-        if not wanted or (alternative is not None and allows(alternative)):
+        if not wanted or (alternative is not None and check.alternative(alternative)):
             return None
-        kept, refused = split(request, wanted, into, lambda item: permission(item, ctx), allows)
+        kept, refused = split(request, wanted, into, lambda item: permission(item, ctx), check)
         if not refused:
             return None
         setattr(request, array, kept)
@@ -82,10 +82,10 @@ def listed(
 ) -> Rule:
     """A permission per element of the response's `array`: those that lack it are left out."""
 
-    def rule(request: Request, ctx: Context, allows: Allows) -> Outcome:
-        if alternative is not None and allows(alternative):
+    def rule(request: Request, ctx: Context, check: Check) -> Outcome:
+        if alternative is not None and check.alternative(alternative):
             return None
-        return partial(hide, array, permission, allows)
+        return partial(hide, array, permission, check)
 
     return rule
 
@@ -95,24 +95,24 @@ def split(
     wanted: list[Any],
     into: str,
     permission: Callable[[Any], Permission | None],
-    allows: Allows,
+    check: Check,
 ) -> tuple[list[Any], list[Any]]:
     """(the elements that are permitted, the answers to the others)."""
     kept: list[Any] = []
     refused: list[Any] = []
     for item in wanted:
         needed = permission(item)
-        if needed is None or allows(needed):
+        if needed is None or check(needed):
             kept.append(item)
         else:
             refused.append(denied_item(request, into, item, DENIED[needed.resource_type]))
     return kept, refused
 
 
-def hide(array: str, permission: Callable[[Any], Permission], allows: Allows, response: Any) -> None:
+def hide(array: str, permission: Callable[[Any], Permission], check: Check, response: Any) -> None:
     """Leave out what the client may not see."""
     # A response may share its list with others: it is replaced, not changed.
-    visible = [item for item in getattr(response, array) if allows(permission(item))]
+    visible = [item for item in getattr(response, array) if check.shows(permission(item))]
     setattr(response, array, visible)
 
 

@@ -111,7 +111,7 @@ def _topics_once(topics: list[Any] | None) -> list[Any] | None:
     return list(first.values())
 
 
-def _keep_records(request: Any) -> None:
+def keep_records(request: Any) -> None:
     """Copy the records: the memory of the frame is reused after the first slice."""
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -155,7 +155,7 @@ _RESOURCES_IN_PAIRS = _in_pairs("resources", "resource_type", "resource_name")
 _PRODUCE = _along("topic_data.partition_data", "responses.partition_responses")
 
 SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
-    0: (replace(_PRODUCE, keep=_keep_records, is_costly=_inspects_much),),  # Produce
+    0: (replace(_PRODUCE, keep=keep_records, is_costly=_inspects_much),),  # Produce
     2: (_along("topics.partitions", "topics.partitions", _offsets_in_pairs),),  # ListOffsets
     3: (_along("topics", "topics", _name_topics_once),),  # Metadata
     8: (_along("topics.partitions", "topics.partitions"),),  # OffsetCommit
@@ -173,8 +173,6 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     21: (_along("topics.partitions", "topics.partitions"),),  # DeleteRecords
     23: (_along("topics.partitions", "topics.partitions"),),  # OffsetForLeaderEpoch
     28: (_along("topics.partitions", "topics.partitions"),),  # TxnOffsetCommit
-    30: (_along("creations", "results"),),  # CreateAcls
-    31: (_along("filters", "filter_results"),),  # DeleteAcls
     # DescribeConfigs
     32: (replace(_along("resources", "results", _describe_once), elements=CONFIGS_PER_SLICE),),
     33: (_along("resources", "responses", _RESOURCES_IN_PAIRS),),  # AlterConfigs

@@ -1,10 +1,15 @@
 """The context of a request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.model.limits import RESPONSE_ELEMENTS_MAX
+from runnel.ports.gates import Operation, Permission, ResourceType
 from runnel.ports.service import Session
+
+_describe_topic = partial(Permission, Operation.DESCRIBE, ResourceType.TOPIC)
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -28,8 +33,10 @@ class Context:
     client_id: str | None
     throttle_ms: int = field(default=0, kw_only=True)
     """For how long the client is throttled, as the response states."""
-    denied_topics: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """Topics of a fetch session that the client may no longer read."""
+    readable_topics: frozenset[str] | None = field(default=None, kw_only=True)
+    """The topics of a fetch session that the client may read; None if that was decided otherwise."""
+    is_partly_denied: bool = field(default=False, kw_only=True)
+    """Not every request that repeats this one is permitted."""
     is_large: bool = field(default=False, kw_only=True)
     """The response may have so many elements that it is encoded in a thread."""
     response_elements: int = field(default=0, kw_only=True)
@@ -53,6 +60,14 @@ class Context:
     @property
     def listener(self) -> str:
         return self.session.listener
+
+    @property
+    def shows_topic(self) -> Callable[[str], bool] | None:
+        """Whether the client may know of a topic; None if of all."""
+        authorizer, session = self.authorizer, self.session
+        if authorizer.allows_all(session):
+            return None
+        return lambda name: authorizer.allows(session, _describe_topic(name))
 
     @property
     def authorizer(self) -> "Authorizer":

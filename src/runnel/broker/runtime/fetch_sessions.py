@@ -101,8 +101,8 @@ class FetchPlan:
     wanted: list[RequestedPartition]
     session: FetchSession | None
     is_incremental: bool
-    denied_topics: frozenset[str] = frozenset()
-    """Topics of the session that the client may no longer read."""
+    readable_topics: frozenset[str] | None = None
+    """The topics that the client may read; None if the request named only such topics."""
 
     @property
     def session_id(self) -> int:

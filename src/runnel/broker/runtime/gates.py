@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from runnel.ports.gates import (
     Accounting,
+    Audit,
     Authenticator,
     Authorizer,
     Mutations,
@@ -13,6 +14,7 @@ from runnel.ports.gates import (
     ResourceType,
 )
 from runnel.ports.service import Session
+from runnel.security.acl import ALL_OPERATIONS
 
 
 class AllowAll:
@@ -29,8 +31,28 @@ class AllowAll:
     def allows(self, session: Session, permission: Permission) -> bool:
         return True
 
+    def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
+        return ALL_OPERATIONS
+
     def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
         return True
+
+
+class Unaudited:
+    """Nothing is recorded."""
+
+    is_enabled = False
+
+    def decided(
+        self,
+        session: Session,
+        client_id: str | None,
+        api_key: int,
+        permission: Permission,
+        *,
+        is_allowed: bool,
+    ) -> None:
+        """Discard the event."""
 
 
 class Unlimited:
@@ -78,3 +100,4 @@ class Gates:
     authorizer: Authorizer = field(default_factory=AllowAll)
     quotas: Quotas = field(default_factory=Unlimited)
     accounting: Accounting = field(default_factory=Uncounted)
+    audit: Audit = field(default_factory=Unaudited)

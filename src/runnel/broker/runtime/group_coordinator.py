@@ -74,6 +74,7 @@ class GroupCoordinator(Shards[GroupShard]):
             api_version=context.api_version,
             waiter=waiter,
             uuid=str(UUID(bytes=self._broker.entropy.id_bytes())),
+            shows_topic=context.shows_topic,
         )
 
     def topics_deleted(self, names: Collection[str]) -> None:

@@ -9,7 +9,7 @@ ActiveController decides about changes. Periodically a thread writes a snapshot 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from runnel.batch.errors import CorruptBatch
@@ -36,6 +36,7 @@ from runnel.schemas.metadata import (
     RemoveTopicRecord,
     SnapshotRecord,
 )
+from runnel.security.acl import AccessControlEntry
 from runnel.wire import MalformedMessage
 
 if TYPE_CHECKING:
@@ -77,6 +78,22 @@ class Follower(Protocol):
         ...
 
 
+class AclWatcher(Protocol):
+    """Is informed of changes to ACLs, on controllers as well."""
+
+    def loaded(self) -> None:
+        """The image has caught up with the quorum."""
+        ...
+
+    def replayed(self, records: list[MetadataRecord]) -> None:
+        """Records were replayed into the image."""
+        ...
+
+    def replace(self, acls: Mapping[bytes, AccessControlEntry]) -> Iterator[None]:
+        """The image is about to be replaced by one with these ACLs; yields between steps."""
+        ...
+
+
 class MetadataLog:
     """Cluster metadata: `image` to read, `change` to decide about it on the active controller."""
 
@@ -107,6 +124,7 @@ class MetadataLog:
         self.is_unreadable = False
         """Is that because the metadata on this node is damaged? Other nodes can probably read theirs."""
         self._follower: Follower | None = None
+        self._acl_watcher: AclWatcher | None = None
         self._applying: asyncio.Task[None] | None = None
         self._is_paused = False
         self._changed = asyncio.Event()
@@ -202,6 +220,16 @@ class MetadataLog:
     def committed_offset(self) -> int:
         """Everything below is in the image."""
         return self.image.version
+
+    async def watch_acls(self, watcher: AclWatcher) -> None:
+        """Inform an authorizer of all ACLs, and of every change from now on."""
+        self._acl_watcher = watcher
+        await self._replace_acls(self.image)
+
+    def acls_loaded(self) -> None:
+        """The image has caught up with the quorum: its ACLs apply."""
+        if self._acl_watcher is not None:
+            self._acl_watcher.loaded()
 
     async def follow(self, follower: Follower) -> None:
         """Apply the image to the node through `follower`, and every change from now on."""
@@ -360,6 +388,8 @@ class MetadataLog:
         self.image.replay_batch(published, end_offset)
         if any(type(record) is ClientQuotaRecord for record in published):
             self.on_quotas_changed()
+        if self._acl_watcher is not None:
+            self._acl_watcher.replayed(published)
         if self._follower is None:
             self.removed.update(topic.name for topic in removed)
             self.removed -= self.image.topics.keys()
@@ -379,10 +409,16 @@ class MetadataLog:
         if image.version <= self.image.version:
             raise self._lost()
         self._transaction = OpenTransaction()
+        await self._replace_acls(image)
         self.image.become(image)
         self.on_quotas_changed()
         if self._follower is not None:
             for _ in self._follower.reload():
+                await asyncio.sleep(0)
+
+    async def _replace_acls(self, image: MetadataImage) -> None:
+        if self._acl_watcher is not None:
+            for _ in self._acl_watcher.replace(image.acls):
                 await asyncio.sleep(0)
 
     def _lost(self) -> BadMetadata:

@@ -15,10 +15,12 @@ of its response. Any other exception is a bug: it is logged, and the client gets
 loses its connection where the response cannot carry an error.
 """
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
 from struct import Struct as Layout
 from struct import error as LayoutError
-from typing import cast
+from typing import Any, cast
 
 from runnel.broker.apis.access import ACCESS
 from runnel.broker.apis.api_versions import unsupported
@@ -32,9 +34,11 @@ from runnel.broker.apis.handlers import (
 )
 from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
 from runnel.broker.apis.rules import Amend
+from runnel.broker.apis.sliced import keep_records
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call, Route
+from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.fetch_template import FetchTemplates
 from runnel.broker.runtime.forwarding import forward
@@ -49,9 +53,9 @@ from runnel.model.limits import (
     INLINE_REQUEST_BYTES_MAX,
     RECORDLESS_REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
+    SLICE_ELEMENTS,
     UNSLICED_ELEMENTS_MAX,
 )
-from runnel.ports.gates import Permission
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
 from runnel.wire import MalformedMessage, Request, Response, decode_request, fields_of
 from runnel.wire.frame import (
@@ -61,6 +65,8 @@ from runnel.wire.frame import (
     read_request_header,
     response_frame,
 )
+from runnel.wire.primitives import ArrayOf, StructOf
+from runnel.wire.struct import Struct
 
 PRODUCE_KEY = 0
 ALTER_CONFIGS_KEYS = frozenset({33, 44})
@@ -209,28 +215,60 @@ class Pipeline:
             call.request = request
             self._throttle(call, request)
             return self.broker.run(forward(call, frame))
-        amendments: list[Amend] = []
-        denial = (
-            None if gates.authorizer.allows_all(session) else _authorize(route, request, call, amendments)
-        )
+        if gates.authorizer.allows_all(session):
+            return self._handle(Permitted(), route, request, call, frame, header)
+        check = Check(call, request.api_key)
+        if _has_many_elements(request):
+            if isinstance(request, ProduceRequest):
+                keep_records(request)
+            return self.broker.run(self._authorize_and_handle(check, route, request, call, frame, header))
+        return self._handle(_authorized(route, request, call, check), route, request, call, frame, header)
+
+    async def _authorize_and_handle(
+        self,
+        check: Check,
+        route: Route,
+        request: Request,
+        call: Call,
+        frame: memoryview,
+        header: RequestHeader,
+    ) -> Response | Encoded | None:
+        """Authorize a request with many elements in a thread; the connection waits."""
+        job = Job(partial(_authorized, route, request, call, check))
+        permitted = await self.broker.disk.run_blocking(job)
+        return await settled(self._handle(permitted, route, request, call, frame, header))
+
+    def _handle(
+        self,
+        permitted: "Permitted",
+        route: Route,
+        request: Request,
+        call: Call,
+        frame: memoryview,
+        header: RequestHeader,
+    ) -> Result:
+        """Throttle and handle what is permitted of a request."""
+        session = call.session
         self._throttle(call, request)
-        if denial is not None:
-            return denial
-        is_permitted = not amendments and not call.denied_topics
+        if permitted.denial is not None:
+            return permitted.denial
+        amendments = permitted.amendments
         if session.listener in self.broker.controller_listeners:
             # Templates are for data.
             call.request = request
         elif isinstance(request, ProduceRequest):
+            is_permitted = not amendments and not call.is_partly_denied
             self._produce_templates.remember(request, frame, call, is_permitted)
         elif isinstance(request, FetchRequest):
+            is_permitted = not amendments and not call.is_partly_denied
             self._fetch_templates.remember(request, frame, call, header.body_position, is_permitted)
         result: Result = route.handler(request, call)
         if route.is_forwarded and isinstance(result, Promise):
             call.request = request
-            if may_forward:
+            if not session.is_forwarded:
                 result = self.broker.run(self._forward_if_refused(result, call, frame))
         if amendments and result is not None:
-            return chain(result, partial(_amended, call, amendments))
+            return chain(result, partial(self._amended, call, amendments))
         return result
 
     async def _try_out_first(
@@ -251,6 +289,23 @@ class Pipeline:
             # Answered in the form of its own API.
             call.request = request
             raise
+
+    def _amended(self, call: Call, amendments: list[Amend], response: Response | Encoded | None) -> Result:
+        """The response with what authorization added to it, and without what it hid."""
+        if response is None:
+            return None
+        if isinstance(response, Encoded):
+            is_large = len(response.body) > INLINE_REQUEST_BYTES_MAX
+        else:
+            is_large = _has_many_elements(response)
+        job = partial(_amend, call, amendments, response)
+        if not is_large and not call.is_large:
+            return job()
+        call.is_large = True
+        return self.broker.run(self._in_thread(job))
+
+    async def _in_thread(self, job: Callable[[], Response]) -> Response | Encoded | None:
+        return await self.broker.disk.run_blocking(Job(job))
 
     async def _forward_if_refused(
         self, result: Promise[Response | Encoded | None], call: Call, frame: memoryview
@@ -364,32 +419,57 @@ def _decode(route: Route, frame: memoryview, header: RequestHeader) -> Request:
     return decode_request(route.request, header.api_version, frame, header.body_position, route.elements_max)
 
 
-def _authorize(route: Route, request: Request, call: Call, amendments: list[Amend]) -> Response | None:
-    """The response if all of the request is denied; otherwise the change to the handler's response."""
-    authorizer, session = call.authorizer, call.session
+@dataclass(slots=True)
+class Permitted:
+    """What authorization decided about a request, whose denied elements were removed from it."""
 
-    def allows(permission: Permission) -> bool:
-        return authorizer.allows(session, permission)
+    denial: Response | None = None
+    """The response, if nothing is left to handle."""
+    amendments: list[Amend] = field(default_factory=list)
+    """Changes to the handler's response."""
 
+
+def _authorized(route: Route, request: Request, call: Call, check: Check) -> Permitted:
+    permitted = Permitted()
     for rule in route.rules:
-        outcome = rule(request, call, allows)
+        outcome = rule(request, call, check)
         if isinstance(outcome, Response):
-            for amend in amendments:
+            for amend in permitted.amendments:
                 amend(outcome)
-            return outcome
+            permitted.denial = outcome
+            break
         if outcome is not None:
-            amendments.append(outcome)
-    return None
+            permitted.amendments.append(outcome)
+    return permitted
 
 
-def _amended(call: Call, amendments: list[Amend], response: Response | Encoded | None) -> Response | None:
-    if response is None:
-        return None
+def _amend(call: Call, amendments: list[Amend], response: Response | Encoded) -> Response:
     if isinstance(response, Encoded):
         response = call.route.decoded(response, call.api_version)
     for amend in amendments:
         amend(response)
     return response
+
+
+def _has_many_elements(message: Request | Response) -> bool:
+    """Whether the arrays of a message, and those within them, have too many elements for one step."""
+    count = 0
+    for each in fields_of(type(message)):
+        if isinstance(each.type, ArrayOf):
+            elements = getattr(message, each.name) or ()
+            count += len(elements)
+            if count > SLICE_ELEMENTS:
+                return True
+            if isinstance(each.type.element, StructOf):
+                count += sum(map(_elements_in(each.type.element.struct), elements))
+    return count > SLICE_ELEMENTS
+
+
+@cache
+def _elements_in(struct: type[Struct]) -> Callable[[Any], int]:
+    """How many elements the arrays of a struct have."""
+    names = [each.name for each in fields_of(struct) if isinstance(each.type, ArrayOf)]
+    return lambda element: sum(len(getattr(element, name) or ()) for name in names)
 
 
 def _accepted(api_key: int) -> range:

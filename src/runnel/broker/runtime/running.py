@@ -34,6 +34,8 @@ async def start_quorum(broker: Broker, stack: AsyncExitStack) -> None:
     broker.gates.quotas = quotas = ClientQuotas(broker)
     metadata.on_quotas_changed = quotas.changed
     quotas.changed()
+    if broker.settings["authorizer.class.name"]:
+        await _start_authorizer(broker, stack)
     broker.duties = duties = ControllerDuties(broker)
     stack.callback(duties.close)
     stack.push_async_callback(metadata.close)
@@ -52,6 +54,7 @@ async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
     """
     metadata = broker.metadata
     await metadata.caught_up()
+    metadata.acls_loaded()
     _check_ownership(broker)
     _identify(broker)
     lifecycle = broker.lifecycle = _lifecycle(broker)
@@ -105,6 +108,21 @@ def _is_alone(broker: Broker) -> bool:
     """Is this node the whole cluster: the only voter, and the only broker?"""
     is_only_voter = set(broker.quorum.voters.ids) == {broker.node_id}
     return is_only_voter and broker.metadata.image.brokers.keys() <= {broker.node_id}
+
+
+async def _start_authorizer(broker: Broker, stack: AsyncExitStack) -> None:
+    """Authorize requests from the first one on; until the metadata is known, only those of super users."""
+    from runnel.broker.runtime.acl_authorizer import AclAuthorizer
+
+    authorizer = AclAuthorizer.of(broker.settings, is_audited=broker.gates.audit.is_enabled)
+    await broker.metadata.watch_acls(authorizer)
+    broker.gates.authorizer = authorizer
+    stack.push_async_callback(_cancelled, asyncio.create_task(_acls_loaded(broker.metadata)))
+
+
+async def _acls_loaded(metadata: MetadataLog) -> None:
+    await metadata.caught_up()
+    metadata.acls_loaded()
 
 
 async def _build_index(metadata: MetadataLog) -> None:

@@ -1,5 +1,6 @@
 """The context of a group request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 NOT_PARKED = -1
@@ -16,3 +17,5 @@ class RequestContext:
     waiter: int
     uuid: str
     """A random UUID for the id of a new member."""
+    shows_topic: Callable[[str], bool] | None = None
+    """Whether the client may know of a topic; None if of all."""

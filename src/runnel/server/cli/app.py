@@ -1,6 +1,7 @@
 """The tree of commands."""
 
 from runnel.server.cli import (
+    acl,
     bench,
     cluster,
     config,
@@ -10,6 +11,7 @@ from runnel.server.cli import (
     log,
     produce,
     quota,
+    role,
     storage,
     tenant,
     topic,
@@ -35,6 +37,8 @@ app.add_typer(user.app, name="user", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
 app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTRATION)
 app.add_typer(tenant.app, name="tenant", rich_help_panel=ADMINISTRATION)
+app.add_typer(acl.app, name="acl", rich_help_panel=ADMINISTRATION)
+app.add_typer(role.app, name="role", rich_help_panel=ADMINISTRATION)
 app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)

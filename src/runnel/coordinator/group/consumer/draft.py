@@ -4,7 +4,7 @@ A draft is a copy that replays each record as it is written, so that the later s
 effects of the earlier ones, while the group itself changes only when the records are appended.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from runnel.coordinator.contract import Moment, NewRecord
@@ -37,6 +37,8 @@ class Draft:
     cluster: Cluster
     now: Moment
     records: list[NewRecord] = field(default_factory=list)
+    shows_topic: Callable[[str], bool] | None = None
+    """Whether the client of the request may know of a topic: a pattern matches no other; None if of all."""
 
     def write(self, *records: NewRecord) -> None:
         for record in records:
@@ -67,6 +69,8 @@ class Draft:
         patterns = {member.pattern for member in self.group.members.values() if member.pattern}
         for pattern in sorted(patterns):
             topics = self.cluster.matching(pattern)
+            if self.shows_topic is not None:
+                topics = tuple(filter(self.shows_topic, topics))
             known = self.group.patterns.get(pattern)
             if known is None or known.topics != topics:
                 resolved = ResolvedPattern(topics, self.cluster.version, self.now.wall_ms)

@@ -84,6 +84,7 @@ class ConsumerGroups:
             checked_version = group.checked_version
         else:
             draft, checked_version = self._new_group(request, settings, now, result), -1
+        draft.shows_topic = context.shows_topic
         handle_heartbeat(Heartbeat(request, context, settings, draft, result, checked_version))
         if group is not None and draft.group.epoch == group.epoch:
             # Checked, and no epoch bump is pending in the log.
@@ -98,7 +99,7 @@ class ConsumerGroups:
         result = CoordinatorResult[JoinGroupResponse]()
         if not group.members:
             return self._delete_empty_group(group, request, context, result)
-        draft = Draft(group.copy(), self.cluster, now)
+        draft = Draft(group.copy(), self.cluster, now, shows_topic=context.shows_topic)
         member = classic_join(group, draft, settings, request, context, result)
         if member is None:
             return result

@@ -1,0 +1,40 @@
+"""Broker configs of authorization and of the audit log."""
+
+from runnel.controller.config_security import AUTHORIZERS
+from runnel.controller.config_types import (
+    ConfigType,
+    Importance,
+    Scope,
+    at_least,
+    one_of,
+    some_principals,
+    table,
+)
+from runnel.controller.config_types import broker_config as _row
+
+BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+MEDIUM, LOW = Importance.MEDIUM, Importance.LOW
+FIXED = Scope.READ_ONLY
+
+SECURITY_CONFIGS = table(
+    _row("authorizer.class.name", STRING, "", one_of("", *AUTHORIZERS), LOW, FIXED,
+         "Which requests are permitted: all, if this is empty; those that ACLs allow, if it is acl or "
+         "org.apache.kafka.metadata.authorizer.StandardAuthorizer."),
+    _row("super.users", STRING, "", some_principals, MEDIUM, FIXED,
+         "Principals that may do everything, separated by semicolons: User:admin;User:CN=broker1. Brokers "
+         "and controllers must be among them."),
+    _row("allow.everyone.if.no.acl.found", BOOLEAN, "false", None, MEDIUM, FIXED,
+         "Whether every principal may do everything with a resource that no ACL is about."),
+    _row("audit.log.file", STRING, "", None, MEDIUM, FIXED,
+         "The file to which decisions of the authorizer are appended, as one JSON object per line."),
+    _row("audit.log.logger", BOOLEAN, "false", None, MEDIUM, FIXED,
+         "Whether decisions of the authorizer are logged by the logger runnel.audit."),
+    _row("audit.log.allowed", STRING, "changes", one_of("none", "changes", "all"), MEDIUM, FIXED,
+         "Which permitted operations are recorded: none, changes (create, delete, alter), or all."),
+    _row("audit.log.repeat.interval.ms", INT, 60000, at_least(0), LOW, FIXED,
+         "Within this time, the same decision about a read, write or description is recorded once."),
+    _row("audit.log.denials.per.second.max", INT, 100, at_least(1), LOW, FIXED,
+         "The maximum rate of recorded denials; further ones are counted."),
+    _row("audit.log.queue.max", INT, 10000, at_least(1), LOW, FIXED,
+         "The maximum number of events that wait to be written; further ones are counted."),
+)  # fmt: skip
