@@ -26,6 +26,7 @@ from runnel.model.ids import id_text
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.admission import ListenerLimits
 from runnel.net.peers import TcpPeers
+from runnel.security.principal import ANONYMOUS
 from runnel.server.addresses import Address
 from runnel.server.listeners import Listeners
 from runnel.server.loop_probe import LoopProbe
@@ -110,7 +111,7 @@ class Node:
         stack.callback(peers.close)
         broker = self._new_broker(disk, peers, clock, entropy)
         if self.settings["authorizer.class.name"]:
-            self._start_audit(broker, stack)
+            self._prepare_authorization(broker, stack)
         pipeline = Pipeline(broker)
         self._listeners = listeners = Listeners(roles, self._limits(), pipeline)
         stack.push_async_callback(listeners.close)
@@ -163,9 +164,11 @@ class Node:
             peers=peers,
         )
 
-    def _start_audit(self, broker: Broker, stack: AsyncExitStack) -> None:
+    def _prepare_authorization(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.audit_log import AuditLog
 
+        if str(ANONYMOUS) in (self.settings.text("super.users") or "").split(";"):
+            log.warning("%s is a super user: clients without authentication may do everything", ANONYMOUS)
         audit = AuditLog.of(self.settings, broker.clock.now_ms)
         if audit is not None:
             stack.callback(audit.close)
