@@ -6,17 +6,22 @@ from typing import Any
 import pytest
 
 from runnel.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from runnel.messages.describe_cluster import DescribeClusterRequest
 from runnel.messages.describe_groups import DescribeGroupsRequest
 from runnel.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from runnel.messages.envelope import EnvelopeRequest
 from runnel.messages.fetch import FetchRequest, ReplicaState
 from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.init_producer_id import InitProducerIdRequest
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.ports.service import CloseConnection
 from runnel.security.acl import CLUSTER_NAME, Operation, ResourceType
+from runnel.security.principal import USER
+from runnel.wire import decode, encoded
+from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
 from tests.broker.authorized import DENY, PREFIXED, SETTINGS, Acls, Caller, prepare
 from tests.broker.requests import batch, fetch_from, produce_to
 
@@ -360,3 +365,27 @@ def test_everyone_may_use_what_no_acl_is_about(secure):
         assert produced(await alice.ask(produce_to("open-2", (0, batch(b"a"))), 9)) == [0]
 
     secure(scenario, **{"allow_everyone_if_no_acl_found": "true"})
+
+
+def test_a_forwarded_request_is_authorized_for_its_client(secure):
+    async def scenario(world: Any, acls: Acls) -> None:
+        await acls.add("new", O.CREATE)
+        inner = CreateTopicsRequest([CreatableTopic("new", 1, 1), CreatableTopic("other", 1, 1)])
+        frame = b"".join(request_frame(inner, 7, 9, "client"))[4:]
+        principal = encoded(DefaultPrincipalData(USER, "alice"), PRINCIPAL_VERSION)
+        envelope = EnvelopeRequest(
+            request_data=frame,
+            request_principal=PRINCIPAL_VERSION.to_bytes(2, "big") + principal,
+            client_host_address=bytes([10, 0, 0, 1]),
+        )
+        refused = await Caller(world, "alice", "CONTROLLER").ask(envelope, 0)
+        assert refused.error_code == CLUSTER_DENIED and refused.response_data is None
+        await acls.add(CLUSTER_NAME, O.CLUSTER_ACTION, to="User:broker", resource_type=C)
+        served = await Caller(world, "broker", "CONTROLLER").ask(envelope, 0)
+        assert served.error_code == 0
+        data = memoryview(served.response_data)
+        _, position = read_response_header(data, has_flexible_header(CreateTopicsResponse, 7))
+        response = decode(CreateTopicsResponse, 7, data, position)
+        assert {topic.name: topic.error_code for topic in response.topics} == {"new": 0, "other": DENIED}
+
+    secure(scenario)

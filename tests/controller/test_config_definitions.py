@@ -45,14 +45,22 @@ FIXED_HERE = {
     "sasl.mechanism.inter.broker.protocol",
 }
 RUNNEL_ONLY = {
+    "audit.log.allowed",
+    "audit.log.denials.per.second.max",
+    "audit.log.file",
+    "audit.log.logger",
+    "audit.log.queue.max",
+    "audit.log.repeat.interval.ms",
     "broker.reconnect.timeout.ms",
     "cluster.id",
     "controller.quorum.unreachable.election.delay.ms",
     "flush.policy",
     "log.flush.policy",
 }
-# Kafka accepts these dynamically, but does not list them.
+# Kafka accepts these, dynamically or as settings of its authorizer, but does not list them.
 UNLISTED = {
+    "allow.everyone.if.no.acl.found",
+    "super.users",
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",

@@ -132,23 +132,28 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Steps[lis
     Nothing is deleted if there are too many.
     """
     found: list[list[AccessControlEntry]] = [[] for _ in filters]
-    scans = [(index, each) for index, each in enumerate(filters) if each.exact() is None]
+    hit: dict[AccessControlEntry, None] = {}
+    scans: list[tuple[int, AclFilter]] = []
+    for some in _chunks(enumerate(filters)):
+        for index, each in some:
+            acl = each.exact()
+            if acl is None:
+                scans.append((index, each))
+            elif acl in image.acl_ids:
+                found[index].append(acl)
+                hit[acl] = None
+        image = yield []
     if len(scans) > ACL_SCANS_PER_REQUEST_MAX:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{len(scans)} filters that may match several ACLs, the limit is {ACL_SCANS_PER_REQUEST_MAX}",
         )
-    for some in _chunks(enumerate(filters)):
-        for index, each in some:
-            acl = each.exact()
-            if acl is not None and acl in image.acl_ids:
-                found[index].append(acl)
-        image = yield []
     for index, each in scans:
         for some_acls in _chunks(list(image.acl_ids)):
-            found[index] += [acl for acl in some_acls if each.matches(acl)]
+            matching = [acl for acl in some_acls if each.matches(acl)]
+            found[index] += matching
+            hit.update(dict.fromkeys(matching))
             image = yield []
-    hit = dict.fromkeys(acl for acls in found for acl in acls)
     if len(hit) > ACL_CHANGES_PER_REQUEST_MAX:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

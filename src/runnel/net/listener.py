@@ -70,12 +70,7 @@ class Listener:
         self.tls = tls
         self._connection: type[Connection] = Connection
         if tls is not None:
-            # Most listeners of most brokers do not need it.
-            from runnel.net.tls_connection import SEALED_BYTES, TlsConnection
-
-            self._connection = TlsConnection
-            self.sealed = memoryview(bytearray(SEALED_BYTES))
-            """Where encrypted bytes are received."""
+            self._use_tls()
         self.handshaking: dict[Connection, float] = {}
         """Connections whose TLS handshake is not complete, with their times of arrival; the oldest first."""
         self._handshakes_now = 0
@@ -104,6 +99,14 @@ class Listener:
         self._pause: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.admission.when_room(self._accept_again)
+
+    def _use_tls(self) -> None:
+        # Most listeners of most brokers do not need it.
+        from runnel.net.tls_connection import SEALED_BYTES, TlsConnection
+
+        self._connection = TlsConnection
+        self.sealed = memoryview(bytearray(SEALED_BYTES))
+        """Where encrypted bytes are received."""
 
     @property
     def limits(self) -> ListenerLimits:

@@ -34,6 +34,7 @@ from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.admission import ListenerLimits
 from runnel.net.peers import TcpPeers
 from runnel.ports.disk import BadDirectory
+from runnel.security.principal import ANONYMOUS
 from runnel.server.addresses import Address
 from runnel.server.layers import BadSettings
 from runnel.server.listeners import Listeners
@@ -140,7 +141,7 @@ class Node:
         broker.controller_peers = controller_peers
         broker.try_out = None if tls is None else tls.refusal
         if self.settings["authorizer.class.name"]:
-            self._start_audit(broker, stack)
+            self._prepare_authorization(broker, stack)
         pipeline = Pipeline(broker)
         servers = {} if tls is None else tls.servers
         self._listeners = listeners = Listeners(roles, self._limits(), pipeline, servers)
@@ -149,11 +150,7 @@ class Node:
         stack.push_async_callback(listeners.close)
         self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close, controller_peers.close]
         listeners.bind()
-        broker.endpoints = listeners.endpoints(roles.broker_listeners)
-        broker.controller_endpoints = listeners.endpoints(roles.controller_listeners)
-        main = next(iter(broker.endpoints + broker.controller_endpoints))
-        main = next((each for each in broker.endpoints if each.name == broker.listener), main)
-        broker.host, broker.port = main.host, main.port
+        self._advertise(broker, listeners)
         broker.cluster_id = await self._cluster_id(broker, listeners)
         self._prepare_directory(broker)
         await start_quorum(broker, stack)
@@ -180,6 +177,14 @@ class Node:
         if roles.is_broker:
             stack.push_async_callback(leave_cluster, broker)
         stack.callback(LoopProbe(broker.loop_pauses).close)
+
+    def _advertise(self, broker: Broker, listeners: Listeners) -> None:
+        """The ports are known: so are the addresses of this broker."""
+        broker.endpoints = listeners.endpoints(self.roles.broker_listeners)
+        broker.controller_endpoints = listeners.endpoints(self.roles.controller_listeners)
+        main = next(iter(broker.endpoints + broker.controller_endpoints))
+        main = next((each for each in broker.endpoints if each.name == broker.listener), main)
+        broker.host, broker.port = main.host, main.port
 
     def _load_tls(self, stack: AsyncExitStack) -> "NodeTls | None":
         if not any(protocol.uses_tls for protocol in self.roles.protocols.values()):
@@ -245,9 +250,11 @@ class Node:
         for name, sasl in (await sasl_listeners(broker, self.sasl, stack)).items():
             listeners.authenticate(name, sasl.open)
 
-    def _start_audit(self, broker: Broker, stack: AsyncExitStack) -> None:
+    def _prepare_authorization(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.audit_log import AuditLog
 
+        if str(ANONYMOUS) in (self.settings.text("super.users") or "").split(";"):
+            log.warning("%s is a super user: clients without authentication may do everything", ANONYMOUS)
         audit = AuditLog.of(self.settings, broker.clock.now_ms)
         if audit is not None:
             stack.callback(audit.close)

@@ -97,7 +97,7 @@ def test_an_isolated_leader_sends_producers_away_until_it_is_back(
 
 
 def test_a_leader_whose_followers_fetch_needs_no_controller() -> None:
-    """The quorum is lost, but records are committed: nobody else can lead."""
+    """The quorum is lost, but records are committed: no other broker can lead."""
     with three_nodes("no controller") as simulation:
         clients, scheduler = simulation.clients, simulation.scheduler
         outcome_of(simulation, clients.run(create_topic(clients, 3, replicas=3)), 10)

@@ -1,10 +1,17 @@
 """CreateAcls: create ACLs."""
 
-from runnel.broker.apis.describe_acls import NO_AUTHORIZER, check_codes, has_authorizer
+from functools import partial
+
+from runnel.broker.apis.describe_acls import (
+    NO_AUTHORIZER,
+    check_codes,
+    has_authorizer,
+    in_thread_if_many,
+)
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.controller.acls import create_acls as create
-from runnel.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from runnel.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from runnel.model.errors import ApiError, ErrorCode
 
 
@@ -18,8 +25,7 @@ async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsRes
     if not has_authorizer(ctx):
         refused = AclCreationResult(ErrorCode.SECURITY_DISABLED.code, NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused] * len(creations))
-    for each in creations:
-        check_codes(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    await in_thread_if_many(ctx, len(creations), partial(_check_codes, creations))
     try:
         results = await broker.metadata.change_in_steps(
             lambda image: create(image, creations, broker.entropy.id_bytes)
@@ -27,3 +33,8 @@ async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsRes
     except ApiError as error:
         return CreateAclsResponse(results=[AclCreationResult(error.code, str(error))] * len(creations))
     return CreateAclsResponse(results=results)
+
+
+def _check_codes(creations: list[AclCreation]) -> None:
+    for each in creations:
+        check_codes(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)

@@ -1,8 +1,11 @@
 """DescribeAcls: the ACLs that a filter selects."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Context
 from runnel.controller.acls import STEP, has_unknown_codes
 from runnel.messages.describe_acls import (
@@ -14,6 +17,8 @@ from runnel.messages.describe_acls import (
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.service import CloseConnection
 from runnel.security.acl_filter import AclFilter
+
+T = TypeVar("T")
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker."
 
@@ -61,3 +66,8 @@ def check_codes(resource_type: int, pattern_type: int, operation: int, permissio
     """Close the connection of a request with unknown codes, as Kafka does."""
     if has_unknown_codes(resource_type, pattern_type, operation, permission_type):
         raise CloseConnection("an ACL request with an unknown code")
+
+
+async def in_thread_if_many(ctx: Context, count: int, work: Callable[[], T]) -> T:
+    """What `work` returns about so many ACLs."""
+    return work() if count <= STEP else await ctx.broker.disk.run_blocking(Job(work))
