@@ -84,6 +84,14 @@ def test_secrets_are_not_received_unencrypted(mechanism, address) -> None:
         read({**OAUTH, "sasl.enabled.mechanisms": mechanism}, address)
 
 
+def test_secrets_of_tokens_are_not_sent_unencrypted() -> None:
+    settings = {"sasl.enabled.mechanisms": "SCRAM-SHA-256", "delegation.token.secret.key": "hidden"}
+    with pytest.raises(BadSettings, match="secrets of delegation tokens unencrypted") as refused:
+        read(settings, ":9092")
+    assert "hidden" not in str(refused.value)
+    assert read(settings)[0]
+
+
 def test_scram_may_be_used_on_any_address() -> None:
     listeners, _ = read({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, ":9092")
     assert listeners["SASL_PLAINTEXT"].mechanisms == ("SCRAM-SHA-256",)

@@ -72,7 +72,7 @@ def own_identities(settings: Settings, roles: Roles) -> dict[str, OwnIdentity]:
 
 
 def _listener_settings(settings: Settings, address: Address, protocol: SecurityProtocol) -> SaslSettings:
-    listener = address.name
+    listener, is_local = address.name, _is_loopback(address.host)
     mechanisms = _words(settings, listener, "sasl.enabled.mechanisms")
     if not mechanisms:
         raise BadSettings(
@@ -85,11 +85,16 @@ def _listener_settings(settings: Settings, address: Address, protocol: SecurityP
                 f"sasl.enabled.mechanisms of the listener {listener} has {mechanism}, which is not "
                 f"supported: choose from {', '.join(MECHANISMS)}"
             )
-        if mechanism in (PLAIN, OAUTHBEARER) and not protocol.uses_tls and not _is_loopback(address.host):
+        if mechanism in (PLAIN, OAUTHBEARER) and not protocol.uses_tls and not is_local:
             raise BadSettings(
                 f"the listener {address} would receive the secrets of {mechanism} unencrypted: use "
                 "SASL_SSL, or SCRAM, or bind it to a loopback address"
             )
+    if settings.text("delegation.token.secret.key") and not protocol.uses_tls and not is_local:
+        raise BadSettings(
+            f"the listener {address} would send the secrets of delegation tokens unencrypted: use SASL_SSL, "
+            "bind it to a loopback address, or remove delegation.token.secret.key"
+        )
     return SaslSettings(
         mechanisms=tuple(mechanisms),
         session_ms_max={

@@ -207,7 +207,7 @@ class Pipeline:
         gates, session = self.broker.gates, call.session
         self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
-        if may_forward and request.api_key in ALTER_CONFIGS_KEYS and not call.is_tried_out:
+        if may_forward and self.broker.try_out is not None and self._must_try_out(request, call):
             call.is_tried_out = True
             return self.broker.run(self._try_out_first(route, request, call, frame, header))
         if may_forward and self.broker.controller.must_forward:
@@ -271,15 +271,21 @@ class Pipeline:
             return chain(result, partial(self._amended, call, amendments))
         return result
 
+    def _must_try_out(self, request: Request, call: Call) -> bool:
+        if call.is_tried_out or request.api_key not in ALTER_CONFIGS_KEYS:
+            return False
+        from runnel.broker.runtime.own_configs import concerns_own_configs
+
+        return concerns_own_configs(self.broker, request, call.session)
+
     async def _try_out_first(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
     ) -> Response | Encoded | None:
-        from runnel.broker.runtime.own_configs import concerns_own_configs, refused_configs
+        from runnel.broker.runtime.own_configs import refused_configs
 
-        if concerns_own_configs(self.broker, request, call.session):
-            refused = await refused_configs(self.broker, request)
-            if refused is not None:
-                return refused
+        refused = await refused_configs(self.broker, request)
+        if refused is not None:
+            return refused
         return await settled(self._permit_and_handle(route, request, call, frame, header))
 
     def _authenticate(self, request: Request, call: Call) -> None:
