@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from runnel.client.connection_state import ConnectionState
 from runnel.client.errors import ClientError, ConnectionLost, NoBrokerAvailable, TimedOut, TlsFailed, check
+from runnel.client.security import closed_hint
 from runnel.client.tls_errors import alert_text, tls_error
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.model.errors import ErrorCode
@@ -245,13 +246,8 @@ class Connection(asyncio.Protocol):
         self._update_turn()
 
     def _hint(self) -> str:
-        """Why a broker may have closed the connection, if it answered no request before."""
-        oldest = min(self._waiting, default=None)
-        if oldest == 0 and (self._security is None or not self._security.uses_tls):
-            return ". A TLS listener does so to clients without TLS: see security.protocol"
-        if oldest == 1 and self._security is None:
-            return ". A listener with SASL does so to clients that do not authenticate: see security.protocol"
-        return ""
+        """Why a broker may have closed the connection, by the number of requests that it answered."""
+        return closed_hint(self._security, min(self._waiting, default=-1))
 
 
 def _lost(address: str, error: Exception | None, hint: str) -> ClientError:

@@ -23,18 +23,17 @@ def read_credentials(properties: ClientProperties) -> tuple[str, Credentials]:
     mechanism = properties.text("sasl.mechanism", "sasl.mechanisms") or ""
     if mechanism not in MECHANISMS:
         raise InvalidProperty(f"sasl.mechanism must be one of {', '.join(MECHANISMS)}")
-    credentials = _from_jaas(properties, mechanism)
+    options = _jaas_options(properties, mechanism)
     if mechanism == OAUTHBEARER:
         token = _token(properties)
         if token:
-            extensions = credentials.extensions if credentials is not None else {}
-            credentials = Credentials(token=token, extensions=extensions)
-        if credentials is None or not credentials.token:
+            options["token"] = token
+        elif not options.get("token"):
             raise InvalidProperty(
                 f"OAUTHBEARER needs a token: set {_TOKEN} (such as ${{file:/path}}), {_COMMAND}, or {_URL} "
                 "(file:///path)"
             )
-        return mechanism, credentials
+    credentials = JaasLine(mechanism, options).credentials()
     if credentials is None:
         credentials = Credentials(
             properties.required("sasl.username", f"by {mechanism}, or sasl.jaas.config"),
@@ -43,17 +42,16 @@ def read_credentials(properties: ClientProperties) -> tuple[str, Credentials]:
     return mechanism, credentials
 
 
-def _from_jaas(properties: ClientProperties, mechanism: str) -> Credentials | None:
-    """The credentials of sasl.jaas.config; references are resolved in its options, not in its text."""
+def _jaas_options(properties: ClientProperties, mechanism: str) -> dict[str, str]:
+    """The options of sasl.jaas.config. References are resolved in them: a value may contain any character."""
     text = properties.get(_JAAS)
     if text is None:
-        return None
+        return {}
     try:
         line = read_jaas(resolved(text, _JAAS) if is_reference(text) else text, mechanism)
     except InvalidJaas as error:
         raise InvalidProperty(f"{_JAAS}: {error}") from None
-    options = {name: resolved(value, _JAAS) for name, value in line.options.items()}
-    return JaasLine(line.module, options).credentials()
+    return {name: resolved(value, _JAAS) for name, value in line.options.items()}
 
 
 def _token(properties: ClientProperties) -> str | None:

@@ -78,3 +78,14 @@ def protocol_of(properties: ClientProperties) -> str:
     if protocol not in PROTOCOLS:
         raise InvalidProperty(f"security.protocol is not one of {', '.join(PROTOCOLS)}")
     return protocol
+
+
+def closed_hint(security: ClientSecurity | None, answered: int) -> str:
+    """Why a broker may have closed a connection, by the number of requests that it answered."""
+    if answered == 0 and security is not None and security.uses_tls:
+        return ". Does the listener require a certificate of the client? See ssl.keystore.location"
+    if answered == 0:
+        return ". A TLS listener does so to clients without TLS: see security.protocol"
+    if answered == 1 and security is None:
+        return ". A listener with SASL does so to clients that do not authenticate: see security.protocol"
+    return ""

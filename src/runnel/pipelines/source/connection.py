@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from runnel.client.connection_state import ConnectionState, frame_length
 from runnel.client.errors import ConnectionLost, NoBrokerAvailable, TimedOut, TlsFailed, check
-from runnel.client.security import ClientSecurity
+from runnel.client.security import ClientSecurity, closed_hint
 from runnel.client.tls_errors import alert_text, tls_error
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.fetch import FetchRequest
@@ -44,6 +44,7 @@ class BlockingConnection:
         self._timeout_s = min(NEGOTIATION_TIMEOUT_S, timeout_s)
         self._conversation = ConnectionState(client_id)
         self._security = security
+        self._is_negotiated = False
         self._authenticate_at_s: float | None = None
         """When the session is renewed; None if it has no end."""
         try:
@@ -114,7 +115,8 @@ class BlockingConnection:
             with self._guarded():
                 count = self._socket.recv_into(view)
             if not count:
-                raise ConnectionLost(f"{self.address} closed the connection")
+                hint = "" if self._is_negotiated else closed_hint(self._security, 0)
+                raise ConnectionLost(f"{self.address} closed the connection{hint}")
             view = view[count:]
 
     @contextmanager
@@ -137,6 +139,7 @@ class BlockingConnection:
             answer = self.ask(ours, ApiVersionsResponse)
         check(answer.error_code, f"negotiating versions with {self.address}")
         self._conversation.set_api_versions(answer)
+        self._is_negotiated = True
 
     def _authenticate(self, security: ClientSecurity) -> None:
         """Authenticate, or authenticate again before the session ends (KIP-368)."""
