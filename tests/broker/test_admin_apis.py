@@ -113,6 +113,48 @@ def test_all_settings_are_described(tell, version: int) -> None:
     tell(scenario, {"num.partitions": "7"})
 
 
+def test_secrets_are_not_described(tell) -> None:
+    secrets = {"ssl.keystore.key": "hidden", "listener.name.outside.ssl.key.password": "hidden"}
+
+    async def scenario(world: BrokerWorld) -> None:
+        request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", None)], include_synonyms=True)
+        (broker,) = (await (await world.connect()).ask(request, 4)).results
+        described = {config.name: config for config in broker.configs}
+        for name in secrets:
+            assert (described[name].value, described[name].is_sensitive) == (None, True)
+            assert [synonym.value for synonym in described[name].synonyms] == [None]
+        assert described["listener.name.outside.ssl.client.auth"].value == "required"
+
+    protocols = {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": "OUTSIDE:SSL"}
+    tell(scenario, {**protocols, **secrets, "listener.name.outside.ssl.client.auth": "required"})
+
+
+@pytest.mark.parametrize(
+    ("resource_name", "setting", "complaint"),
+    [
+        ("1", "listener.name.outside.ssl.keystore.location", None),
+        ("", "listener.name.outside.ssl.keystore.location", "broker id must be specified"),
+        ("1", "ssl.keystore.location", "using the listener prefix"),
+        ("1", "listener.name.outside.ssl.principal.mapping.rules", "Cannot update these configs"),
+        ("1", "listener.name.outside.ssl.nonsense", "Unknown broker config name"),
+    ],
+)
+def test_settings_of_tls_are_changed_for_one_listener_of_one_broker(
+    tell, resource_name: str, setting: str, complaint: str | None
+) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        resource = AlterConfigsResource(BROKER, resource_name, [AlterableConfig(setting, "/tmp/a.pem")])
+        (answer,) = (await (await world.connect()).ask(AlterConfigsRequest([resource]), 2)).responses
+        if complaint is None:
+            assert answer.error_code == 0
+            assert world.broker.settings.of_listener("OUTSIDE", "ssl.keystore.location") == "/tmp/a.pem"
+        else:
+            assert ErrorCode.from_code(answer.error_code) is ErrorCode.INVALID_REQUEST
+            assert complaint in answer.error_message
+
+    tell(scenario)
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_settings_are_replaced(tell, version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:

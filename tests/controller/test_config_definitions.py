@@ -25,6 +25,10 @@ OTHER_DEFAULTS = {
     "metadata.log.segment.bytes": "8388608",  # the log is truncated after each snapshot, by whole segments
     "socket.send.buffer.bytes": "262144",  # bulk fetches were a tenth faster than with 102400
     "group.coordinator.rebalance.protocols": "classic,consumer",  # the supported protocols
+    # Kafka's is GSSAPI, which is not supported: mechanisms are chosen explicitly.
+    "sasl.enabled.mechanisms": "",
+    "sasl.mechanism.controller.protocol": "",
+    "sasl.mechanism.inter.broker.protocol": "",
     # A failure is detected within 1.5 s; Kafka takes 9.
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "1500",
@@ -33,7 +37,13 @@ OTHER_DEFAULTS = {
     "controller.quorum.fetch.timeout.ms": "1000",
 }
 OTHER_TYPES = {"log.dir": "string"}  # one directory
-FIXED_HERE = {"listeners", "listener.security.protocol.map"}
+FIXED_HERE = {
+    "listeners",
+    "listener.security.protocol.map",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.mechanism.inter.broker.protocol",
+}
 RUNNEL_ONLY = {
     "broker.reconnect.timeout.ms",
     "cluster.id",
@@ -111,7 +121,11 @@ def test_every_default_is_valid_and_every_config_documented(definition: ConfigDe
         ("controller.quorum.voters", "1@a:1,1@b:1", "node 1 is listed twice"),
         ("controller.quorum.bootstrap.servers", "a:1,b:70000", "'b:70000' is not of the form host:port"),
         ("process.roles", "broker,zookeeper", "must be one of: broker, controller"),
-        ("security.inter.broker.protocol", "SSL", "must be one of: PLAINTEXT"),
+        ("security.inter.broker.protocol", "TLS", "must be one of: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("ssl.enabled.protocols", "TLSv1.1", "must be one of: TLSv1.2, TLSv1.3"),
+        ("ssl.enabled.protocols", "", "At least one version"),
+        ("ssl.keystore.type", "BKS", "must be one of (case insensitive): JKS, PKCS12, PEM"),
+        ("ssl.client.auth", "yes", "must be one of: required, requested, none"),
         ("replica.selector.class", "com.example.Nearest", "must be one of"),
         ("retention.ms", "9223372036854775808", "Not a number of type LONG"),
         ("retention.ms", "1_000", "Not a number of type LONG"),

@@ -13,29 +13,26 @@ KAFKAS_PROTOCOL_MAP = (
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ssl.keystore.location", "/etc/kafka/broker.p12"),
-        ("ssl.client.auth", "required"),
-        ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
-        ("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required;"),
+        ("ssl.engine.factory.class", "com.example.Engines"),
+        ("security.providers", "com.example.Providers"),
+        ("sasl.server.callback.handler.class", "com.example.Passwords"),
+        ("sasl.client.callback.handler.class", "com.example.Passwords"),
+        ("sasl.login.callback.handler.class", "com.example.Passwords"),
+        ("sasl.login.class", "com.example.Login"),
         ("security.inter.broker.protocol", "SASL_SSL"),
         ("principal.builder.class", "com.example.Principals"),
-        ("connections.max.reauth.ms", "3600000"),
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("super.users", "User:admin"),
         ("allow.everyone.if.no.acl.found", "false"),
-        ("delegation.token.secret.key", "hidden"),
         ("delegation.token.master.key", "hidden"),
         ("password.encoder.secret", "hidden"),
         ("client.quota.callback.class", "com.example.Quotas"),
         ("create.topic.policy.class.name", "com.example.Topics"),
         ("alter.config.policy.class.name", "com.example.Configs"),
-        ("listener.name.external.ssl.keystore.location", "/etc/kafka/broker.p12"),
-        ("listener.name.external.scram-sha-256.sasl.jaas.config", "ScramLoginModule required;"),
+        ("listener.name.external.plain.sasl.server.callback.handler.class", "com.example.Passwords"),
         ("listener.name.external.principal.builder.class", "com.example.Principals"),
         ("listeners", "SASL_SSL://:9093"),
-        ("listeners", "PLAINTEXT://:9092,ssl://:9093"),
-        ("advertised.listeners", "SSL://broker.example.com:9093"),
-        ("inter.broker.listener.name", "SASL_PLAINTEXT"),
+        ("advertised.listeners", "SASL_SSL://broker.example.com:9093"),
     ],
 )
 def test_a_security_config_is_rejected_by_name(name: str, value: str) -> None:
@@ -51,23 +48,62 @@ def test_a_listener_is_rejected_by_its_protocol(spelling: str) -> None:
 
 
 def test_a_duplicate_protocol_is_rejected_if_either_is_secure() -> None:
-    with pytest.raises(BadConfig, match=r"listeners asks for SSL"):
-        Settings({"listener.security.protocol.map": "A:SSL,A:PLAINTEXT", "listeners": "A://:9092"})
+    with pytest.raises(BadConfig, match=r"listeners asks for SASL_SSL"):
+        Settings({"listener.security.protocol.map": "A:SASL_SSL,A:PLAINTEXT", "listeners": "A://:9092"})
 
 
 def test_all_security_configs_are_reported_at_once() -> None:
-    with pytest.raises(BadConfig, match=r"ssl\.protocol asks for TLS; super\.users asks for authorization"):
-        Settings({"super.users": "User:admin", "ssl.protocol": "TLSv1.3"})
+    with pytest.raises(BadConfig, match=r"sasl\.login\.class asks for auth.*; super\.users asks for auth"):
+        Settings({"super.users": "User:admin", "sasl.login.class": "hidden"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl.keystore.location": "/etc/kafka/broker.p12"},
+        {"ssl.client.auth": "required"},
+        {"listener.name.plaintext.ssl.keystore.location": "/etc/kafka/broker.p12"},
+    ],
+)
+def test_configs_of_tls_are_rejected_if_no_listener_uses_it(settings: dict[str, str]) -> None:
+    with pytest.raises(BadConfig, match=f"{next(iter(settings))} is set, but the listener does not use TLS"):
+        Settings({"listeners": "PLAINTEXT://:9092", **settings})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sasl.enabled.mechanisms": "SCRAM-SHA-512"},
+        {"sasl.jaas.config": "hidden"},
+        {"connections.max.reauth.ms": "3600000"},
+        {"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "hidden"},
+        {"listener.name.plaintext.plain.connections.max.reauth.ms": "1000"},
+    ],
+)
+def test_configs_of_sasl_are_rejected_if_no_listener_uses_it(settings: dict[str, str]) -> None:
+    with pytest.raises(
+        BadConfig, match=f"{next(iter(settings))} is set, but .* does not use SASL"
+    ) as refused:
+        Settings({"listeners": "PLAINTEXT://:9092", **settings})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["sasl.enabled.mechanism", "listener.name.sasl_plaintext.sasl.jaas.configs"])
+def test_an_unknown_config_of_sasl_is_rejected(name: str) -> None:
+    with pytest.raises(BadConfig, match=f"Unknown broker config name: {name}"):
+        Settings({"listeners": "SASL_PLAINTEXT://:9092", name: "x"})
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        (
+            "sasl.server.callback.handler.class",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        ),
         ("num.io.threads", "8"),
         ("authorizer.class.name", ""),
-        ("ssl.client.auth", "none"),
-        ("connections.max.reauth.ms", "0"),
-        ("delegation.token.max.lifetime.ms", "604800000"),
+        ("ssl.provider", ""),
         ("listener.name.external.num.network.threads", "3"),
     ],
 )

@@ -10,6 +10,11 @@ from runnel.controller.settings import Settings
 from runnel.model.configs import ConfigSource
 from runnel.model.log_config import FlushPolicy, LogConfig, TimestampType
 
+TLS = {
+    "listeners": "INSIDE://:9092,OUTSIDE://:9093",
+    "listener.security.protocol.map": "INSIDE:SSL,OUTSIDE:SSL",
+}
+
 
 def test_defaults_match_kafka() -> None:
     assert log_config(Settings(), {}) == LogConfig()
@@ -55,6 +60,29 @@ def test_dynamic_configs_take_precedence_and_are_reported() -> None:
     assert settings["message.max.bytes"] == 1000
     # The third change is overridden by a source of higher precedence, so it is not reported.
     assert notified == [frozenset({"message.max.bytes"})] * 3
+
+
+def test_a_config_of_a_listener_takes_precedence_over_the_bare_one() -> None:
+    settings = Settings(
+        TLS | {"ssl.client.auth": "requested", "listener.name.inside.ssl.client.auth": "none"}
+    )
+    assert settings.of_listener("INSIDE", "ssl.client.auth") == "none"
+    assert settings.of_listener("INSIDE", "ssl.client.auth", "PLAIN") == "none"
+    assert settings.of_listener("OUTSIDE", "ssl.client.auth") == "requested"
+    assert settings.of_listener("OUTSIDE", "ssl.enabled.protocols") == ["TLSv1.2", "TLSv1.3"]
+    notified: list[frozenset[str]] = []
+    settings.subscribe(notified.append)
+    settings.apply_dynamic({}, {"listener.name.outside.ssl.client.auth": "required"})
+    assert settings.of_listener("OUTSIDE", "ssl.client.auth") == "required"
+    settings.apply_dynamic({}, {})
+    assert settings.of_listener("OUTSIDE", "ssl.client.auth") == "requested"
+    assert notified == [frozenset({"listener.name.outside.ssl.client.auth"})] * 2
+
+
+@pytest.mark.parametrize("name", ["ssl.keystroe.location", "listener.name.inside.ssl.keystroe.location"])
+def test_an_unknown_config_of_tls_is_rejected(name: str) -> None:
+    with pytest.raises(BadConfig, match=f"Unknown broker config name: {name}"):
+        Settings(TLS | {name: "x"})
 
 
 def test_an_invalid_dynamic_value_falls_back() -> None:

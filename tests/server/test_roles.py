@@ -3,6 +3,7 @@
 import pytest
 
 from runnel.controller.settings import Settings
+from runnel.model.security_protocol import SecurityProtocol
 from runnel.server.addresses import Address
 from runnel.server.layers import BadSettings
 from runnel.server.roles import Roles, roles_of
@@ -170,6 +171,16 @@ def test_the_server_properties_that_kafka_ships() -> None:
             {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT"},
             "add CONTROLLER:PLAINTEXT to listener.security.protocol.map",
         ),
+        (
+            {},
+            {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,plaintext:SSL"},
+            "has PLAINTEXT twice, as PLAINTEXT and SSL",
+        ),
+        (
+            {},
+            {"listener_security_protocol_map": "PLAINTEXT:TLS"},
+            "gives PLAINTEXT the unknown protocol TLS: choose one of PLAINTEXT, SSL",
+        ),
         (BROKER, {"controller_quorum_voters": "7@a:1"}, "choose another node.id"),
         (BROKER, {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}, "remove it from listeners"),
         (BROKER, {"controller_listener_names": None}, "usually CONTROLLER"),
@@ -179,6 +190,16 @@ def test_the_server_properties_that_kafka_ships() -> None:
 def test_refused_settings(base: dict[str, str], changes: dict[str, str], complaint: str) -> None:
     with pytest.raises(BadSettings, match=complaint):
         roles(base, **changes)
+
+
+def test_each_listener_has_a_protocol() -> None:
+    node = roles(
+        COMBINED,
+        listeners="PLAINTEXT://:9092,INSIDE://:9094,CONTROLLER://:9093",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+    )
+    plain = SecurityProtocol.PLAINTEXT
+    assert node.protocols == {"PLAINTEXT": plain, "INSIDE": plain, "CONTROLLER": plain}
 
 
 def test_a_voter_at_another_port_is_probably_a_mistake() -> None:

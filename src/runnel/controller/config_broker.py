@@ -1,8 +1,15 @@
 """All broker configs, and the Kafka configs that have no effect here.
 
+Some configs may be set for one listener, and of these some for one SASL mechanism:
+
+    listener.name.<listener, in lower case>.ssl.client.auth
+    listener.name.<listener, in lower case>.<mechanism, in lower case>.sasl.jaas.config
+
 Configs of share and streams groups have no effect yet: they are defined because Kafka's tools set and
 describe them, and because group configs are validated against them.
 """
+
+from dataclasses import replace
 
 from runnel.controller.config_broker_cluster import CLUSTER_CONFIGS
 from runnel.controller.config_broker_groups import (
@@ -13,6 +20,13 @@ from runnel.controller.config_broker_groups import (
 )
 from runnel.controller.config_broker_log import LOG_CONFIGS
 from runnel.controller.config_broker_node import NODE_CONFIGS
+from runnel.controller.config_broker_sasl import (
+    IGNORED_SASL_CONFIGS,
+    LISTENER_SASL_CONFIGS,
+    SASL_CONFIGS,
+)
+from runnel.controller.config_broker_ssl import SSL_CONFIGS
+from runnel.controller.config_types import ConfigDefinition
 
 BROKER_CONFIGS = {
     **NODE_CONFIGS,
@@ -22,7 +36,19 @@ BROKER_CONFIGS = {
     **TRANSACTION_CONFIGS,
     **SHARE_CONFIGS,
     **STREAMS_CONFIGS,
+    **SSL_CONFIGS,
+    **SASL_CONFIGS,
 }
+
+LISTENER_PREFIX = "listener.name."
+LISTENER_CONFIGS = frozenset(SSL_CONFIGS) | LISTENER_SASL_CONFIGS
+"""What may be set for one listener."""
+
+MECHANISM_CONFIGS = frozenset({
+    "connections.max.reauth.ms", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class",
+    "sasl.server.callback.handler.class",
+})  # fmt: skip
+"""What may be set for one SASL mechanism of a listener."""
 
 # Kafka configs that a server.properties may contain: they tune threads, buffers, plug-ins or a quorum that
 # this broker does not have, and are ignored with a warning. Those that promise protection prevent
@@ -30,13 +56,13 @@ BROKER_CONFIGS = {
 IGNORED_PREFIXES = (
     "add.partitions.to.txn.", "alter.log.dirs.", "confluent.", "controller.", "delegation.token.",
     "kafka.metrics.",
-    "leader.imbalance.", "metric", "password.encoder.", "remote.", "replica.", "replication.quota.", "sasl.",
-    "security.", "share.coordinator.", "ssl.", "zookeeper.",
+    "leader.imbalance.", "metric", "password.encoder.", "remote.", "replica.", "replication.quota.",
+    "security.", "share.coordinator.", "zookeeper.",
 )  # fmt: skip
 IGNORED_NAMES = frozenset({
     "alter.config.policy.class.name", "authorizer.class.name", "background.threads",
-    "client.quota.callback.class", "config.providers", "connection.failed.authentication.delay.ms",
-    "connections.max.reauth.ms", "cordoned.log.dirs", "create.topic.policy.class.name",
+    "client.quota.callback.class", "config.providers",
+    "cordoned.log.dirs", "create.topic.policy.class.name",
     "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
     "fetch.purgatory.purge.interval.requests", "follower.fetch.last.tiered.offset.enable",
     "group.coordinator.append.linger.ms", "group.coordinator.background.threads",
@@ -54,16 +80,41 @@ IGNORED_NAMES = frozenset({
     "producer.purgatory.purge.interval.requests", "queued.max.requests", "quota.window.num",
     "quota.window.size.seconds", "request.timeout.ms",
     "share.fetch.purgatory.purge.interval.requests",
-    "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "super.users",
+    "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
+    "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.provider",
+    "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "super.users",
     "telemetry.max.bytes", "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",
 })  # fmt: skip
 
 
 def is_ignored(name: str) -> bool:
     """Whether this is a Kafka config that has no effect here."""
-    if name in BROKER_CONFIGS:
+    if broker_definition(name) is not None:
         return False
-    return name in IGNORED_NAMES or name.startswith((*IGNORED_PREFIXES, "listener.name."))
+    own_name = own_name_of(name)
+    if own_name != name and not own_name.startswith(("ssl.", "sasl.")):
+        return True
+    return own_name in IGNORED_NAMES | IGNORED_SASL_CONFIGS or own_name.startswith(IGNORED_PREFIXES)
+
+
+def own_name_of(name: str) -> str:
+    """The name of a config without the prefix of a listener and a SASL mechanism."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    own_name = name[len(LISTENER_PREFIX) :].partition(".")[2]
+    unprefixed = own_name.partition(".")[2]
+    return unprefixed if unprefixed in MECHANISM_CONFIGS else own_name
+
+
+def broker_definition(name: str) -> ConfigDefinition | None:
+    """The definition of a broker config, or of one with the prefix of a listener, which has no default."""
+    definition = BROKER_CONFIGS.get(name)
+    if definition is not None or not name.startswith(LISTENER_PREFIX):
+        return definition
+    own_name = own_name_of(name)
+    if own_name not in LISTENER_CONFIGS:
+        return None
+    return replace(BROKER_CONFIGS[own_name], name=name, default=None)
 
 
 def unknown_setting(name: str) -> str:

@@ -12,6 +12,7 @@ from runnel.controller.config_types import (
     table,
 )
 from runnel.controller.config_types import broker_config as _row
+from runnel.model.security_protocol import SecurityProtocol
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 LIST = ConfigType.LIST
@@ -85,7 +86,8 @@ CLUSTER_CONFIGS = table(
          "The names of the listeners of controllers. Brokers connect to the first one."),
     _row("inter.broker.listener.name", STRING, None, None, MEDIUM, FIXED,
          "The listener for connections between brokers; by default that of security.inter.broker.protocol."),
-    _row("security.inter.broker.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT"), MEDIUM, FIXED,
+    _row("security.inter.broker.protocol", STRING, "PLAINTEXT", one_of(*SecurityProtocol.__members__),
+         MEDIUM, FIXED,
          "The listener for connections between brokers if inter.broker.listener.name is not set."),
     # The quorum of controllers. Its timeouts are shorter than Kafka's, for a failover within a second.
     _row("controller.quorum.voters", LIST, "", _voters, HIGH, FIXED,

@@ -175,7 +175,7 @@ def _difference(
     set_ = {name: value for name, value in new.items() if old.get(name) != value}
     removed = [name for name in old if name not in new]
     if resource.type == ResourceType.BROKER:
-        check_broker_scope([*set_, *removed])
+        check_broker_scope([*set_, *removed], is_default=not resource.name)
         check_configs(settings, resource.type, set_)
     else:
         check_configs(settings, resource.type, new)

@@ -2,7 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from runnel.controller.config_broker import BROKER_CONFIGS, unknown_setting
+from runnel.controller.config_broker import (
+    BROKER_CONFIGS,
+    LISTENER_CONFIGS,
+    broker_definition,
+    unknown_setting,
+)
 from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
 from runnel.controller.log_settings import topic_default
 from runnel.controller.settings import Settings
@@ -52,22 +57,35 @@ _KINDS = {
 
 def definition_of(resource_type: int, name: str) -> ConfigDefinition:
     """The definition of a config; BadConfig if resources of this type have no such config."""
-    definition = definitions_of(resource_type).get(name)
+    is_broker = resource_type == ResourceType.BROKER
+    definition = broker_definition(name) if is_broker else definitions_of(resource_type).get(name)
     if definition is not None:
         return definition
-    if resource_type == ResourceType.BROKER:
+    if is_broker:
         raise BadConfig(unknown_setting(name))
     raise BadConfig(f"Unknown {_KINDS[ResourceType(resource_type)]}: {name}")
 
 
-def check_broker_scope(names: Iterable[str]) -> None:
-    """Reject changes of read-only broker configs. Raises ApiError."""
-    known = [BROKER_CONFIGS[name] for name in names if name in BROKER_CONFIGS]
+def check_broker_scope(names: Iterable[str], *, is_default: bool) -> None:
+    """Reject changes of broker configs that are read-only, or not for all brokers. Raises ApiError."""
+    known = [definition for name in names if (definition := broker_definition(name)) is not None]
     fixed = [definition.name for definition in known if definition.scope is Scope.READ_ONLY]
+    of_brokers = [definition.name for definition in known if definition.scope is Scope.PER_BROKER]
     if fixed:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}"
+        complaint = f"Cannot update these configs dynamically: {', '.join(fixed)}"
+    elif of_brokers and is_default:
+        complaint = (
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"{', '.join(of_brokers)}"
         )
+    elif of_listeners := [name for name in of_brokers if name in LISTENER_CONFIGS]:
+        complaint = (
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"{', '.join(of_listeners)}"
+        )
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_REQUEST, complaint)
 
 
 def _check_topic(settings: Settings, configs: Mapping[str, str]) -> None:

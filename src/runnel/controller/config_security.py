@@ -1,55 +1,86 @@
-"""Kafka's security configs, none of which is enforced yet: a broker with one of them refuses to start.
+"""Kafka's security configs that are not enforced: a broker with one of them refuses to start.
 
 A config that only tunes performance may be ignored with a warning. One that promises encryption,
-authentication, authorization or a policy may not: the operator would run an open broker without knowing.
+authentication, authorization or a policy may not: the operator would run an open broker without knowing. For
+the same reason configs of TLS and SASL are refused if no listener uses them.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 
-PLAINTEXT = "PLAINTEXT"
+from runnel.model.security_protocol import SecurityProtocol
+
+PLAINTEXT = SecurityProtocol.PLAINTEXT.name
+ENFORCED_PROTOCOLS = frozenset(
+    {SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT}
+)
 
 _PROMISES = (
-    (r"ssl\.", "TLS"),
-    (r"sasl\.", "SASL authentication"),
-    (r"security\.", "TLS and SASL"),
+    (r"ssl\.engine\.factory\.class$", "another implementation of TLS"),
+    (r"sasl\.(server|client|login)\.callback\.handler\.class$", "authentication by a class"),
+    (r"sasl\.login\.class$", "authentication by a class"),
+    (r"security\.(?!inter\.broker\.protocol$)", "security providers"),
     (r"principal\.builder\.class$", "authentication"),
-    (r"connections\.max\.reauth\.ms$", "SASL re-authentication"),
     (r"authorizer\.", "authorization"),
     (r"(allow\.everyone\.if\.no\.acl\.found|super\.users)$", "authorization"),
     (r"confluent\.(authorizer|security)\.", "authorization"),
-    (r"delegation\.token\.(master|secret)\.key$", "delegation tokens"),
+    (r"delegation\.token\.master\.key$", "delegation tokens by the former name of their secret"),
     (r"password\.encoder\.", "encryption of stored passwords"),
     (r"(alter\.config|create\.topic)\.policy\.class\.name$", "policies"),
     (r"client\.quota\.callback\.class$", "quotas"),
 )
 _PROMISES_BY_PATTERN = [(re.compile(pattern), feature) for pattern, feature in _PROMISES]
-_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
+_LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]+)\.")
 # Configs of one SASL mechanism are prefixed with its name.
-_MECHANISM = re.compile(r"[^.]+\.(?=sasl\.)")
+_MECHANISM = re.compile(r"[^.]+\.(?=sasl\.|connections\.max\.reauth\.ms$)")
 
 _PROMISE_NOTHING = {
     "allow.everyone.if.no.acl.found": "true",
     "connections.max.reauth.ms": "0",
-    "security.inter.broker.protocol": PLAINTEXT,
+    "sasl.server.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
     "ssl.client.auth": "none",
 }
-"""Values that enable no protection in Kafka either; an empty value never does."""
+"""Values that enable no protection in Kafka either, or what this broker does anyway; so does an empty one."""
+
+_USED_BY = (
+    (("ssl.",), "TLS", (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)),
+    (
+        ("sasl.", "connections.max.reauth.ms"),
+        "SASL",
+        (SecurityProtocol.SASL_SSL, SecurityProtocol.SASL_PLAINTEXT),
+    ),
+)
+"""Configs that are refused unless a listener has one of the protocols."""
 
 _LISTENER_SETTINGS = ("listeners", "advertised.listeners")
-_LISTENER_NAME_SETTINGS = ("inter.broker.listener.name", "controller.listener.names", "early.start.listeners")
+_LISTENER_NAME_SETTINGS = (
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
+    "controller.listener.names",
+    "early.start.listeners",
+)
 
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
-    """Why a broker with these configs must not start; None if they promise no protection."""
+    """Why a broker with these configs must not start; None if all they promise is enforced."""
     promised = [*_promised_by_name(static), *_promised_by_listener(static)]
-    if not promised:
-        return None
-    named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
-    return (
-        f"this broker has no security yet and would be open to every client that can connect: {named}. "
-        "Remove these settings to run it on a network that you trust, or keep running Apache Kafka."
-    )
+    if promised:
+        named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
+        return (
+            f"this broker does not enforce all of its security settings: {named}. "
+            "Remove these settings to run it without that protection, or keep running Apache Kafka."
+        )
+    for prefixes, feature, protocols in _USED_BY:
+        unused = [name for name in sorted(static) if _is_unused(static, name, prefixes, protocols)]
+        if unused:
+            choices = " or ".join(protocol.name for protocol in protocols)
+            return (
+                f"{', '.join(unused)} is set, but the listener does not use {feature}: give it the protocol "
+                f"{choices} in listener.security.protocol.map, or remove the setting."
+            )
+    return None
 
 
 def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -61,13 +92,35 @@ def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for setting, name, protocol in _used_protocols(static):
+        if protocol not in ENFORCED_PROTOCOLS:
+            yield setting, f"{protocol.name} (listener {name})"
+
+
+def _is_unused(
+    static: Mapping[str, str],
+    name: str,
+    prefixes: tuple[str, ...],
+    protocols: tuple[SecurityProtocol, ...],
+) -> bool:
+    """Whether this config is for listeners that do not use one of the protocols."""
+    prefix = _LISTENER_PREFIX.match(name)
+    own_name = _MECHANISM.sub("", name[prefix.end() :] if prefix else name, count=1)
+    if not own_name.startswith(prefixes) or static[name].strip() in ("", _PROMISE_NOTHING.get(own_name)):
+        return False
+    using = {listener for _, listener, protocol in _used_protocols(static) if protocol in protocols}
+    return not using or (prefix is not None and prefix[1].upper() not in using)
+
+
+def _used_protocols(static: Mapping[str, str]) -> Iterator[tuple[str, str, SecurityProtocol]]:
+    """(setting, listener, protocol) of all listeners that the configs name."""
     protocols = listener_protocols(static.get("listener.security.protocol.map", ""))
     for setting in (*_LISTENER_SETTINGS, *_LISTENER_NAME_SETTINGS):
         for text in static.get(setting, "").split(","):
             name = text.partition("://")[0].strip().upper()
             for protocol in protocols.get(name, [name]):
-                if _is_secure(protocol):
-                    yield setting, f"{protocol} (listener {name})"
+                if protocol in SecurityProtocol.__members__:
+                    yield setting, name, SecurityProtocol[protocol]
 
 
 def listener_protocols(protocol_map: str) -> dict[str, list[str]]:
@@ -78,7 +131,3 @@ def listener_protocols(protocol_map: str) -> dict[str, list[str]]:
         if colon:
             protocols.setdefault(name.strip(), []).append(protocol.strip())
     return protocols
-
-
-def _is_secure(protocol: str) -> bool:
-    return protocol == "SSL" or protocol.startswith("SASL_")

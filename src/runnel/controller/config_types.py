@@ -39,6 +39,8 @@ class Scope(Enum):
     """Whether a config can be updated dynamically."""
 
     READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    """For one broker, and one of its listeners: not as a default of the cluster."""
     CLUSTER_WIDE = "cluster-wide"
 
 
@@ -73,7 +75,8 @@ class ConfigDefinition:
         value = None if text is None else _parse(self.name, self.type, text)
         complaint = self.validator(value) if self.validator and value is not None else None
         if complaint:
-            raise BadConfig(f"Invalid value {text} for configuration {self.name}: {complaint}")
+            shown = "[hidden]" if self.is_sensitive else text
+            raise BadConfig(f"Invalid value {shown} for configuration {self.name}: {complaint}")
         return value
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runnel.controller.config_broker import BROKER_CONFIGS
+from runnel.controller.config_broker import BROKER_CONFIGS, broker_definition
 from runnel.controller.config_rules import definitions_of
 from runnel.controller.config_topic import DURATIONS_MS, TOPIC_CONFIGS
 from runnel.controller.config_types import ConfigDefinition, Scope
@@ -145,7 +145,9 @@ def _broker_entries(
 ) -> list[Entry]:
     if name:
         _check_broker_name(name, node_id)
-        return [_broker_entry(definition, settings, depth) for definition in BROKER_CONFIGS.values()]
+        of_listeners = (broker_definition(prefixed) for prefixed in settings.of_listeners())
+        definitions = [*BROKER_CONFIGS.values(), *filter(None, of_listeners)]
+        return [_broker_entry(definition, settings, depth) for definition in definitions]
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [
         _entry(BROKER_CONFIGS[key], [Layered(key, value, source)], depth)

@@ -15,6 +15,8 @@ METADATA_LEVEL = 30
 KEPT_EPOCH_LEVEL = 12
 """An ISR that shrinks keeps the leader epoch."""
 TRANSACTIONS_LEVEL = 13
+TOKENS_LEVEL = 14
+"""Delegation tokens."""
 CONTROLLERS_LEVEL = 15
 """Controllers register."""
 DIRECTORIES_LEVEL = 17

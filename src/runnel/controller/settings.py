@@ -6,10 +6,16 @@ dynamic broker config  >  dynamic default broker config  >  static (file, enviro
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from runnel.controller.config_broker import BROKER_CONFIGS, is_ignored, unknown_setting
+from runnel.controller.config_broker import (
+    BROKER_CONFIGS,
+    LISTENER_PREFIX,
+    broker_definition,
+    is_ignored,
+    unknown_setting,
+)
 from runnel.controller.config_security import unenforced_security
 from runnel.controller.config_topic import DURATIONS_MS
-from runnel.controller.config_types import BadConfig, ConfigValue
+from runnel.controller.config_types import BadConfig, ConfigDefinition, ConfigValue
 from runnel.model.configs import ConfigSource
 
 Integer: TypeAlias = int
@@ -97,7 +103,7 @@ class Settings(Mapping[str, Any]):
 
     def layers(self, name: str) -> list[Layered]:
         """The values of a config in order of precedence; the default is last, if there is one."""
-        default = BROKER_CONFIGS[name].default
+        default = _definition(name).default
         found = [
             Layered(name, layer[name], source)
             for source, layer in (
@@ -108,6 +114,25 @@ class Settings(Mapping[str, Any]):
             if name in layer
         ]
         return found if default is None else [*found, Layered(name, default, ConfigSource.DEFAULT)]
+
+    def of_listeners(self) -> list[str]:
+        """The configs that are set for one listener, by their whole names."""
+        return sorted(
+            name
+            for name in {*self._dynamic, *self._dynamic_default, *self._static}
+            if name.startswith(LISTENER_PREFIX)
+        )
+
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> ConfigValue:
+        """The value of a config for a listener, or for a SASL mechanism of it.
+
+        That is, the first that is set of: for the mechanism, for the listener, without a prefix.
+        """
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        for own_name in (f"{prefix}{mechanism.lower()}.{name}" if mechanism else "", f"{prefix}{name}"):
+            if own_name in self._values:
+                return self._values[own_name]
+        return self._values[name]
 
     def first_of(self, names: Iterable[str]) -> ConfigValue:
         """The value of the first of these configs that is set, in milliseconds if it is a duration."""
@@ -130,7 +155,9 @@ class Settings(Mapping[str, Any]):
         self._dynamic = {name: v for name, v in broker_configs.items() if _is_usable(name, v)}
         before = self._values
         self._resolve()
-        changed = frozenset(name for name, value in self._values.items() if value != before[name])
+        changed = frozenset(
+            name for name in self._values.keys() | before.keys() if self._values.get(name) != before.get(name)
+        )
         if changed:
             for subscriber in self._subscribers:
                 subscriber(changed)
@@ -138,12 +165,12 @@ class Settings(Mapping[str, Any]):
     def _resolve(self) -> None:
         self._values = {}
         self._derived = {}
-        for name in BROKER_CONFIGS:
+        for name in (*BROKER_CONFIGS, *self.of_listeners()):
             self._values[name] = self.first_of((name, *FALLBACKS.get(name, ())))
 
     def _own_value(self, name: str) -> ConfigValue:
         layers = self.layers(name)
-        value = BROKER_CONFIGS[name].parse(layers[0].value) if layers else None
+        value = _definition(name).parse(layers[0].value) if layers else None
         if name in DURATIONS_MS and isinstance(value, Integer):
             return -1 if value < 0 else value * DURATIONS_MS[name]
         return value
@@ -151,9 +178,14 @@ class Settings(Mapping[str, Any]):
 
 def check_broker_config(name: str, value: str) -> None:
     """BadConfig unless this is a broker config with a valid value."""
-    if name not in BROKER_CONFIGS:
+    _definition(name).parse(value)
+
+
+def _definition(name: str) -> ConfigDefinition:
+    definition = broker_definition(name)
+    if definition is None:
         raise BadConfig(unknown_setting(name))
-    BROKER_CONFIGS[name].parse(value)
+    return definition
 
 
 def _is_usable(name: str, value: str) -> bool:

@@ -88,6 +88,9 @@ for; the partitions beyond have an error. Encoding this many takes about 50 ms."
 SCRAM_CHANGES_PER_REQUEST_MAX = 1_000
 """Credentials of one request: each takes three hashes, and all are decided together."""
 
+DELEGATION_TOKENS_MAX = 10_000
+"""Delegation tokens of the cluster: one is found by its HMAC by deriving that of each, a microsecond each."""
+
 ERROR_MESSAGE_CHARACTERS_MAX = 1_000
 """Error messages quote what the client sent: no response grows by much more than the request had."""
 

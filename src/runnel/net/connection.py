@@ -230,7 +230,8 @@ class Connection:
     def _serve_frames(self, buffer: memoryview, end: int, replies: list[Reply]) -> tuple[int, str]:
         """Pass frames to the service; returns the end of those processed, and the error of the next one."""
         serve, session = self._listener.service.serve, self.session
-        limit = self._listener.request_bytes_max
+        authentication = session.authentication
+        limit = listener_limit = self._listener.request_bytes_max
         position = seen = 0
         room = REQUESTS_IN_FLIGHT_MAX - self._in_flight
         unsent_bytes = self._outbox.memory_bytes
@@ -239,6 +240,8 @@ class Connection:
         while end - position >= 4:
             (size_bytes,) = _SIZE(buffer, position)
             after = position + 4 + size_bytes
+            if authentication is not None:
+                limit = authentication.request_bytes_max(listener_limit)
             if not 0 < size_bytes <= limit:
                 if not is_full:
                     return position, f"a request of {size_bytes} bytes, the limit is {limit}"
@@ -349,6 +352,9 @@ class Connection:
             memory_bytes += reply.size_bytes
             self._in_flight -= reply.count
             count += 1
+            if reply.close_reason:
+                hangs_up, reason = True, reply.close_reason
+                break
         if count > 1 and len(parts) == count and memory_bytes <= JOINED_BYTES_MAX:
             # Single buffers, no file slices: one copy is cheaper than a list of buffers for the kernel.
             parts = [b"".join(cast("list[bytes]", parts))]

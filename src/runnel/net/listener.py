@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from math import inf
 
 from runnel.net.admission import Admission, ListenerLimits
@@ -24,6 +25,9 @@ PROBE_INTERVAL = 16
 
 STALLED_REQUEST_SECONDS = 60
 """Timeout of an incomplete request without progress, which holds receive memory."""
+
+LOGIN_SECONDS_MAX = 10
+"""How long a client of a SASL listener may take to authenticate."""
 
 log = logging.getLogger("runnel.net")
 
@@ -46,6 +50,8 @@ class Listener:
         self.sending_count = 0
         """Connections with unsent responses."""
         self.connections: set[Connection] = set()
+        self.open_session: Callable[[Session], None] | None = None
+        """Prepares the sessions of a listener whose clients authenticate."""
         self.now = self.loop.time()
         """Time of the last sweep: precise enough for idle timeouts, and free to read."""
         self._warnings = ClientWarnings(name, self.now)
@@ -234,9 +240,18 @@ class Listener:
             return
         self._next_connection_id += 1
         session = Session(host, port, self.name, self._next_connection_id)
+        if self.open_session is not None:
+            self.open_session(session)
         connection = Connection(connected, session, self)
+        if session.authentication is not None:
+            self.loop.call_later(LOGIN_SECONDS_MAX, self._end_login, connection)
         self.connections.add(connection)
         self.admission.opened(connection)
+
+    def _end_login(self, connection: Connection) -> None:
+        authentication = connection.session.authentication
+        if not connection.is_closed and authentication is not None and not authentication.was_completed:
+            connection.close("not authenticated in time", warn=True)
 
     def _sweep_later(self) -> None:
         idle_seconds = self.limits.idle_max_ms / 1000 if self.limits.idle_max_ms > 0 else 60

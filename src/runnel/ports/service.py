@@ -20,6 +20,38 @@ class CloseConnection(Exception):
     """The request cannot have a response: the connection is closed, and the reason is logged."""
 
 
+class Authentication(Protocol):
+    """How far a connection of a SASL listener is authenticated."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client may send any request."""
+        ...
+
+    @property
+    def was_completed(self) -> bool:
+        """Whether the client has authenticated, and perhaps authenticates again."""
+        ...
+
+    def request_bytes_max(self, limit: int) -> int:
+        """The largest frame that is received at the moment, given the limit of the listener."""
+        ...
+
+    def check(self, api_key: int) -> None:
+        """Whether a decoded request may be handled. Raises ApiError or CloseConnection."""
+        ...
+
+    def serve(
+        self, frame: memoryview, serve_frame: "Callable[[memoryview, Session], Reply | None]"
+    ) -> "Reply | None":
+        """Pass on a frame that may be decoded, or process it as a token. Raises CloseConnection."""
+        ...
+
+    def versions_sent(self) -> None:
+        """ApiVersions was answered in full."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """A connection as seen by the broker: its peer and its cached request template."""
@@ -30,6 +62,8 @@ class Session:
     connection_id: int
     principal: Principal = ANONYMOUS
     """Changes when the connection is authenticated."""
+    authentication: Authentication | None = None
+    """None on listeners without SASL."""
     throttle_ms: int = 0
     """Throttle time set by the service; reset by the shell when applied."""
     template: Any = None
@@ -93,7 +127,8 @@ class Reply:
         self.is_filled = False
         self.is_silent = False
         self.close_reason = ""
-        """Why a response without parts closes the connection, if the client is to blame: it is logged."""
+        """Why the connection is closed after the response, or without one: it is logged. A response
+        without parts closes the connection with any reason, or with none if the client is not to blame."""
         self.mutes_connection = False
         """The connection's next request waits for this response, as every request does in Kafka."""
         self.on_filled: Callable[[], None] | None = None

@@ -2,14 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 
 from runnel.controller.values import Endpoint
 from runnel.net.admission import Admission, ListenerLimits
 from runnel.net.listener import Listener
-from runnel.ports.service import Service
+from runnel.ports.service import Service, Session
 from runnel.server.addresses import Address
 from runnel.server.layers import BadSettings
 from runnel.server.roles import Roles
@@ -28,6 +28,10 @@ class Listeners:
         for address in roles.listeners:
             admission = self._peers if self._is_for_peers(address) else self._clients
             self._listeners[address.name] = Listener(service, address.name, admission)
+
+    def authenticate(self, name: str, open_session: Callable[[Session], None]) -> None:
+        """Let the clients of this listener authenticate."""
+        self._listeners[name].open_session = open_session
 
     def bind(self) -> None:
         """Bind all; connections wait until `accept`. Raises BadSettings."""
@@ -51,7 +55,8 @@ class Listeners:
     def endpoints(self, addresses: Iterable[Address]) -> tuple[Endpoint, ...]:
         """The advertised endpoints of these listeners."""
         advertised = (self.advertised(address) for address in addresses)
-        return tuple(Endpoint(each.name, each.host, each.port) for each in advertised)
+        protocols = self._roles.protocols
+        return tuple(Endpoint(each.name, each.host, each.port, protocols[each.name]) for each in advertised)
 
     def advertised(self, address: Address) -> Address:
         """The advertised address of a listener."""

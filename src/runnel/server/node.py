@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
@@ -27,10 +28,14 @@ from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.admission import ListenerLimits
 from runnel.net.peers import TcpPeers
 from runnel.server.addresses import Address
+from runnel.server.layers import BadSettings
 from runnel.server.listeners import Listeners
 from runnel.server.loop_probe import LoopProbe
 from runnel.server.roles import data_directory, roles_of
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
+
+if TYPE_CHECKING:
+    from runnel.server.sasl_settings import SaslSettings
 
 WRITE_THREADS = 2
 """Large writes are copies into the page cache with the GIL released: two threads keep two cores busy."""
@@ -57,6 +62,12 @@ class Node:
             log.warning("Kafka setting %s has no effect in Runnel", name)
         self.data_dir = data_directory(self.settings)
         self.roles = roles_of(self.settings)
+        self.sasl: Mapping[str, SaslSettings] = {}
+        if any(protocol.uses_sasl for protocol in self.roles.protocols.values()):
+            from runnel.server.sasl_settings import own_identities, sasl_settings
+
+            self.sasl = sasl_settings(self.settings, self.roles)
+            own_identities(self.settings, self.roles)
         for warning in self.roles.warnings():
             log.warning("%s", warning)
         self._stack = AsyncExitStack()
@@ -111,6 +122,8 @@ class Node:
         broker = self._new_broker(disk, peers, clock, entropy)
         pipeline = Pipeline(broker)
         self._listeners = listeners = Listeners(roles, self._limits(), pipeline)
+        if self.sasl:
+            await self._authenticate(broker, listeners, stack)
         stack.push_async_callback(listeners.close)
         self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close]
         listeners.bind()
@@ -161,6 +174,15 @@ class Node:
             peers=peers,
         )
 
+    async def _authenticate(self, broker: Broker, listeners: Listeners, stack: AsyncExitStack) -> None:
+        """Let the listeners with SASL authenticate their clients."""
+        from runnel.broker.runtime.sasl import SaslGate
+        from runnel.server.sasl import sasl_listeners
+
+        broker.gates.authenticator = SaslGate()
+        for name, sasl in (await sasl_listeners(broker, self.sasl, stack)).items():
+            listeners.authenticate(name, sasl.open)
+
     def _watch_quorum(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.quorum_watch import QuorumWatch
 
@@ -175,6 +197,11 @@ class Node:
         disk, roles = broker.disk, self.roles
         known = self.settings.text("cluster.id") or disk.identity.cluster_id
         if not known and roles.has_other_controllers:
+            if any(roles.protocols[each.name].uses_sasl for each in roles.controller_listeners):
+                raise BadSettings(
+                    "controllers that authenticate by SASL do not tell strangers their cluster id: set "
+                    "cluster.id, or format the data directory (runnel storage format)"
+                )
             from runnel.server.greeting import Greeting
             from runnel.server.membership import ClusterIdSearch
 

@@ -10,7 +10,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runnel.controller.config_broker_cluster import (
     BROKER_ROLE,
@@ -20,10 +20,12 @@ from runnel.controller.config_broker_cluster import (
 )
 from runnel.controller.config_security import PLAINTEXT, listener_protocols
 from runnel.controller.settings import Settings
+from runnel.model.security_protocol import SecurityProtocol
 from runnel.server.addresses import Address, check_distinct, parse_address
 from runnel.server.layers import BadSettings
 
 NONROUTABLE = ("0.0.0.0", "::")
+SECURE = frozenset(each.name for each in SecurityProtocol) - {PLAINTEXT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Roles:
     advertised: tuple[Address, ...]
     """The configured advertised addresses; a port 0 becomes the port of the listener."""
     controller_listener_names: tuple[str, ...]
+    protocols: Mapping[str, SecurityProtocol]
+    """The security protocols of the listeners and of controllers, by the names of the listeners."""
     inter_broker_listener: str
     """Empty on a node that is only a controller."""
     voters: Mapping[int, tuple[str, int]]
@@ -131,6 +135,7 @@ def roles_of(settings: Settings) -> Roles:
         controller_listener_names=tuple(
             name.upper() for name in settings.words("controller.listener.names") if name
         ),
+        protocols={},
         inter_broker_listener=_inter_broker_listener(settings),
         voters=parse_voters(settings.words("controller.quorum.voters")),
         bootstrap_servers=tuple(
@@ -141,7 +146,8 @@ def roles_of(settings: Settings) -> Roles:
         _check_alone(roles)
     else:
         _check_quorum(roles, settings)
-    _check_listeners(roles, settings)
+    _check_listeners(roles)
+    roles = replace(roles, protocols=_protocols(roles, settings))
     if not roles.is_alone:
         _check_controller_listeners(roles)
     if roles.is_broker:
@@ -184,7 +190,7 @@ def _inter_broker_listener(settings: Settings) -> str:
     return settings.text("security.inter.broker.protocol") or PLAINTEXT
 
 
-def _check_listeners(roles: Roles, settings: Settings) -> None:
+def _check_listeners(roles: Roles) -> None:
     if not roles.listeners:
         raise BadSettings("listeners is empty: set it, for example to PLAINTEXT://:9092")
     check_distinct(roles.listeners)
@@ -200,26 +206,37 @@ def _check_listeners(roles: Roles, settings: Settings) -> None:
                 f"advertised.listeners has {address}, to which no client can connect: use the name or the "
                 "address of this machine"
             )
-    protocols = _protocols(roles, settings)
-    for name in sorted(names | set(roles.controller_listener_names)):
-        known = protocols.get(name)
+
+
+def _protocols(roles: Roles, settings: Settings) -> dict[str, SecurityProtocol]:
+    """The protocols of all listeners that the roles name."""
+    mapped = listener_protocols(settings.text("listener.security.protocol.map") or "")
+    names = dict.fromkeys((*(each.name for each in roles.listeners), *roles.controller_listener_names))
+    is_plain = not any(name in SECURE for name in names)
+    if is_plain and not settings.is_set("listener.security.protocol.map"):
+        # Without an explicit map and a listener named after a secure protocol, as in Kafka.
+        for name in roles.controller_listener_names:
+            mapped.setdefault(name, [PLAINTEXT])
+    protocols = {}
+    for name in names:
+        known = mapped.get(name)
         if known is None:
             raise BadSettings(
                 f"the listener {name} has no security protocol: add {name}:{PLAINTEXT} to "
                 "listener.security.protocol.map"
             )
-        if known != [PLAINTEXT]:
+        if len(known) > 1:
             raise BadSettings(
-                f"the listener {name} uses {' and '.join(known)}, only {PLAINTEXT} is supported"
+                f"listener.security.protocol.map has {name} twice, as {' and '.join(known)}: remove one"
             )
-
-
-def _protocols(roles: Roles, settings: Settings) -> dict[str, list[str]]:
-    """The protocols of listeners. Without an explicit map, controllers use PLAINTEXT, as in Kafka."""
-    protocols = listener_protocols(settings.text("listener.security.protocol.map") or "")
-    if not settings.is_set("listener.security.protocol.map"):
-        for name in roles.controller_listener_names:
-            protocols.setdefault(name, [PLAINTEXT])
+        if known[0] not in SecurityProtocol.__members__:
+            raise BadSettings(
+                f"listener.security.protocol.map gives {name} the unknown protocol {known[0]}: choose one of "
+                f"{_listed(SecurityProtocol.__members__)}"
+            )
+        if known[0] not in (PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT.name):
+            raise BadSettings(f"the listener {name} uses {known[0]}, which is not supported")
+        protocols[name] = SecurityProtocol[known[0]]
     return protocols
 
 

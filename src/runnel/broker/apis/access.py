@@ -419,6 +419,8 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     35: (_cluster(_DESCRIBE),),  # DescribeLogDirs
     36: (),  # SaslAuthenticate
     37: (_topics(_ALTER, "topics", "results"),),  # CreatePartitions
+    # Delegation tokens: their handlers know the owner.
+    **dict.fromkeys((38, 39, 40, 41), ()),
     42: (_groups(_DELETE, "groups_names", "results"),),  # DeleteGroups
     # ElectLeaders
     43: (_cluster_items(_ALTER, "topic_partitions", "replica_election_results", with_top_level=True),),

@@ -27,6 +27,8 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code)
+    if ctx.session.authentication is not None:
+        ctx.session.authentication.versions_sent()
     # Clients of version 3 fail on a feature with minimum level 0 (KAFKA-17492).
     lowest = 0 if ctx.api_version >= 4 else 1
     image, kraft_version = ctx.broker.metadata.image, ctx.broker.quorum.kraft_version

@@ -87,6 +87,8 @@ class Call(Context):
         if len(parts) > 1:
             memory_bytes -= sum(part.length for part in parts if type(part) is FileSlice)
         self.session.pending.discard(self)
+        if self.close_reason:
+            self.reply.close_reason = self.close_reason
         try:
             self.account(size_bytes)
         finally:
@@ -146,7 +148,8 @@ class Call(Context):
         error_code = _code(error)
         response = error_response(self.route.response, self.api_version, error_code.code, str(error))
         if response is None:
-            if isinstance(error, ApiError):
+            # Before authentication clients may send anything, and the connection is closed anyway.
+            if isinstance(error, ApiError) and error_code is not ErrorCode.ILLEGAL_SASL_STATE:
                 message = "%s v%d has no field for an error"
                 self.broker.bugs.report(error, message, self.route.request.__name__, self.api_version)
             return [], 0

@@ -32,6 +32,8 @@ class Context:
     """The response may have so many elements that it is encoded in a thread."""
     response_elements: int = field(default=0, kw_only=True)
     """What the response describes so far, over all slices of the request."""
+    close_reason: str = field(default="", kw_only=True)
+    """Why the connection is closed after the response; empty if it is not."""
 
     @property
     def is_response_full(self) -> bool:

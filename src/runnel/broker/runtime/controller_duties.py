@@ -46,6 +46,7 @@ class ControllerDuties:
         self._timer_ms = 0.0
         self._electing: TimerHandle | None = None
         self._idling: TimerHandle | None = None
+        self._sweeping: TimerHandle | None = None
         self._idle_since = 0
         """The end of the metadata log at the last check."""
         self._is_fencing = False
@@ -124,10 +125,10 @@ class ControllerDuties:
 
     def close(self) -> None:
         """This node is no longer the active controller."""
-        for timer in (self._timer, self._electing, self._idling):
+        for timer in (self._timer, self._electing, self._idling, self._sweeping):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._electing = self._idling = self._sessions = None
+        self._timer = self._electing = self._idling = self._sweeping = self._sessions = None
         self._is_fencing = False
 
     def _now_ms(self) -> int:
@@ -152,6 +153,8 @@ class ControllerDuties:
             self._probe(broker_id, PREDECESSOR_TIMEOUT_MS)
         self._elect_later()
         self._idle_later()
+        if broker.settings.text("delegation.token.secret.key"):
+            self._sweep_later()
 
     def _check(self) -> None:
         self._timer = None
@@ -234,3 +237,23 @@ class ControllerDuties:
             return
         except ApiError as error:
             log.warning("leaders could not be elected, which is retried: %s", error)
+
+    def _sweep_later(self) -> None:
+        delay_ms = self._broker.settings.int("delegation.token.expiry.check.interval.ms")
+        self._sweeping = self._broker.timers.call_later(delay_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_later()
+        self._broker.run(self._remove_expired_tokens())
+
+    async def _remove_expired_tokens(self) -> None:
+        # Imported here: most clusters have no tokens.
+        from runnel.controller.tokens import decide_remove_expired_tokens
+
+        now_ms = self._broker.clock.now_ms()
+        try:
+            await self._broker.metadata.change(lambda image: decide_remove_expired_tokens(image, now_ms))
+        except NotController:
+            return
+        except ApiError as error:
+            log.warning("expired delegation tokens could not be removed, which is retried: %s", error)

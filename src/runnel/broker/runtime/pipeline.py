@@ -110,7 +110,10 @@ class Pipeline:
                 position: int = template.serve(buffer, start, after, end, session, replies, count_max)
                 if position != start:
                     return position
-        reply = self.serve_frame(buffer[start:after], session)
+        if session.authentication is None:
+            reply = self.serve_frame(buffer[start:after], session)
+        else:
+            reply = session.authentication.serve(buffer[start:after], self.serve_frame)
         if reply is not None:
             replies.append(reply)
         return after
@@ -194,7 +197,12 @@ class Pipeline:
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
     ) -> Result:
         gates, session = self.broker.gates, call.session
-        gates.authenticator.check(session, request.api_key)
+        try:
+            gates.authenticator.check(session, request.api_key)
+        except ApiError:
+            # Answered in the form of its own API.
+            call.request = request
+            raise
         may_forward = route.is_forwarded and not session.is_forwarded
         if may_forward and self.broker.controller.must_forward:
             # The controller authorizes it, for the principal of the client.

@@ -1,0 +1,30 @@
+"""DescribeDelegationToken: tokens with their secrets, for those who may use them."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.tokens import describe_tokens
+from runnel.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from runnel.ports.gates import Operation, Permission, ResourceType
+
+
+@handles(DescribeDelegationTokenRequest)
+def describe_delegation_token(
+    request: DescribeDelegationTokenRequest, ctx: Context
+) -> DescribeDelegationTokenResponse:
+    """v2 flexible · v3 token requester"""
+    session, authorizer = ctx.session, ctx.authorizer
+
+    def may_describe(token_id: str, owner: str) -> bool:
+        return (
+            authorizer.allows_all(session)
+            or authorizer.allows(session, Permission(Operation.DESCRIBE_TOKENS, ResourceType.USER, owner))
+            or authorizer.allows(
+                session, Permission(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token_id)
+            )
+        )
+
+    broker = ctx.broker
+    return describe_tokens(broker.metadata.image, broker.settings, request, session.principal, may_describe)
