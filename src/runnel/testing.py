@@ -103,13 +103,16 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        security_protocol: str = "PLAINTEXT",
     ) -> None:
         """`settings` are broker settings by their Kafka names. A given `data_dir` is kept at the end.
 
+        All listeners use the security protocol; SSL needs `ssl.keystore.location` or the like in `settings`.
         With several `nodes`, each is a broker and a controller; the ports follow `port`, or are free ones.
         """
         self.settings = {**SETTINGS, **{name: _text(value) for name, value in (settings or {}).items()}}
         self.host = host
+        self.security_protocol = security_protocol
         self.port = port
         """The port of the first node, known once started; a restart keeps it."""
         self.nodes: list[BrokerNode] = []
@@ -140,12 +143,15 @@ class Broker:
             "node.id": "1",
             **self.settings,
             "log.dirs": self.data_dir,
-            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            "listeners": self._listener(),
         }
         self.nodes = [BrokerNode(static)]
         self.port = self.nodes[0].start()
-        self.nodes[0].settings["listeners"] = f"PLAINTEXT://{self.host}:{self.port}"
+        self.nodes[0].settings["listeners"] = self._listener()
         return self
+
+    def _listener(self) -> str:
+        return f"{self.security_protocol}://{self.host}:{self.port}"
 
     def _start_cluster(self, folder: str) -> None:
         if not self.nodes:
@@ -170,6 +176,7 @@ class Broker:
             port=self.port,
             folder=folder,
             cluster_id=cluster_id_in(folder),
+            protocol=self.security_protocol,
         )
 
     def stop(self) -> None:

@@ -73,7 +73,7 @@ def channel_to(peers: FakePeers) -> ControllerChannel:
     metadata = SimpleNamespace(
         is_active=False, controller_endpoint=lambda: (1, "localhost", 9), changed=asyncio.Event().wait
     )
-    broker: Any = SimpleNamespace(node_id=2, metadata=metadata, peers=peers, clock=SystemClock())
+    broker: Any = SimpleNamespace(node_id=2, metadata=metadata, to_controllers=peers, clock=SystemClock())
     return ControllerChannel(broker)
 
 

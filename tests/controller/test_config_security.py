@@ -19,7 +19,6 @@ KAFKAS_PROTOCOL_MAP = (
         ("sasl.client.callback.handler.class", "com.example.Passwords"),
         ("sasl.login.callback.handler.class", "com.example.Passwords"),
         ("sasl.login.class", "com.example.Login"),
-        ("security.inter.broker.protocol", "SASL_SSL"),
         ("principal.builder.class", "com.example.Principals"),
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("super.users", "User:admin"),
@@ -31,25 +30,12 @@ KAFKAS_PROTOCOL_MAP = (
         ("alter.config.policy.class.name", "com.example.Configs"),
         ("listener.name.external.plain.sasl.server.callback.handler.class", "com.example.Passwords"),
         ("listener.name.external.principal.builder.class", "com.example.Principals"),
-        ("listeners", "SASL_SSL://:9093"),
-        ("advertised.listeners", "SASL_SSL://broker.example.com:9093"),
     ],
 )
 def test_a_security_config_is_rejected_by_name(name: str, value: str) -> None:
     with pytest.raises(BadConfig, match=f"{name} asks for") as refused:
         Settings({name: value})
     assert "hidden" not in str(refused.value)
-
-
-@pytest.mark.parametrize("spelling", ["EXTERNAL:SASL_SSL", "INTERNAL:PLAINTEXT, external : sasl_ssl"])
-def test_a_listener_is_rejected_by_its_protocol(spelling: str) -> None:
-    with pytest.raises(BadConfig, match=r"listeners asks for SASL_SSL \(listener EXTERNAL\)"):
-        Settings({"listener.security.protocol.map": spelling, "listeners": "EXTERNAL://:9092"})
-
-
-def test_a_duplicate_protocol_is_rejected_if_either_is_secure() -> None:
-    with pytest.raises(BadConfig, match=r"listeners asks for SASL_SSL"):
-        Settings({"listener.security.protocol.map": "A:SASL_SSL,A:PLAINTEXT", "listeners": "A://:9092"})
 
 
 def test_all_security_configs_are_reported_at_once() -> None:

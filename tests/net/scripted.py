@@ -11,7 +11,11 @@ The first byte of a frame selects the behaviour, the rest is its argument:
 
 import asyncio
 import contextlib
+import ssl
 import struct
+import time
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from runnel.disk.os_files import OsFiles
@@ -19,6 +23,39 @@ from runnel.net.admission import Admission, ListenerLimits
 from runnel.net.listener import Listener
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
+from runnel.security.principal_mapping import PrincipalMapping
+from runnel.tls.context import client_context, server_context
+from runnel.tls.material import Material, load_material
+from runnel.tls.server import ServerTls
+from runnel.tls.settings import TlsSettings
+from tests.tls.certificates import Authority, certificate_pem
+
+USES_TLS = False
+"""Whether worlds use TLS."""
+
+
+@cache
+def certificates() -> tuple[TlsSettings, Material]:
+    authority = Authority()
+    node = authority.issue("broker")
+    settings = TlsSettings(
+        keystore_type="PEM",
+        keystore_key=node.key_pem().decode(),
+        keystore_certificate_chain=node.chain_pem().decode(),
+        truststore_type="PEM",
+        truststore_certificates=certificate_pem(authority.certificate).decode(),
+    )
+    return settings, load_material(settings, time.time())
+
+
+def server_tls(rules: str = "DEFAULT", **changes: str) -> ServerTls:
+    settings, material = certificates()
+    return ServerTls(server_context(replace(settings, **changes), material), PrincipalMapping(rules))
+
+
+@cache
+def client_tls() -> ssl.SSLContext:
+    return client_context(*certificates())
 
 
 def frame(body: bytes) -> bytes:
@@ -157,9 +194,16 @@ class Client:
 class World:
     """A listener with a scripted service, and its clients, which are closed at the end."""
 
-    def __init__(self, limits: ListenerLimits | None = None, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        limits: ListenerLimits | None = None,
+        file: Path | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.service = ScriptedService(file)
-        self.listener = Listener(self.service, "TEST", Admission(limits))
+        if tls is None and USES_TLS:
+            tls = server_tls()
+        self.listener = Listener(self.service, "TEST", Admission(limits), tls)
         self.port = self.listener.listen("127.0.0.1", 0)
         self.clients: list[Client] = []
 
@@ -173,7 +217,9 @@ class World:
         self.service.close()
 
     async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        tls = client_tls() if self.listener.tls is not None else None
+        name = "localhost" if tls is not None else None
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, server_hostname=name))
         self.clients.append(client)
         return client
 

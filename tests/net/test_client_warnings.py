@@ -30,6 +30,7 @@ def suppressed(caplog: pytest.LogCaptureFixture) -> int:
         (ListenerLimits(connections_per_host_max=0), "rejected"),
     ],
 )
+@pytest.mark.clear_text
 def test_warnings_about_many_clients_are_throttled(run, caplog, limits, words):
     caplog.set_level(logging.DEBUG, "runnel.net")
 

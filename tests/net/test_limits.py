@@ -111,6 +111,7 @@ def test_incomplete_requests_share_a_memory_limit(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_lent_memory_is_not_reused(run):
     async def scenario() -> None:
         async with World() as world:
@@ -128,6 +129,7 @@ def test_lent_memory_is_not_reused(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_lent_memory_survives_a_disconnect(run):
     async def scenario() -> None:
         async with World() as world:
@@ -156,6 +158,7 @@ def test_memory_is_released_on_disconnect(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_connections_beyond_the_limit_wait(run):
     async def scenario() -> None:
         async with World(ListenerLimits(connections_max=2)) as world:
@@ -172,6 +175,7 @@ def test_connections_beyond_the_limit_wait(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_limit_per_address(run):
     async def scenario() -> None:
         async with World(ListenerLimits(connections_per_host_max=1)) as world:

@@ -166,6 +166,7 @@ def test_many_large_responses_share_the_sender_thread(run, tmp_path: Path):
     run(scenario())
 
 
+@pytest.mark.clear_text
 @pytest.mark.parametrize("is_resident", [False, True])
 def test_cold_file_slices_are_never_sent_by_the_event_loop(run, tmp_path: Path, monkeypatch, is_resident):
     content = bytes(index % 249 for index in range(400_001))
@@ -238,6 +239,7 @@ def test_disconnect_during_a_large_response_affects_no_other(run, tmp_path: Path
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_limit_overrides_per_address(run):
     async def scenario() -> None:
         limits = ListenerLimits(connections_per_host_max=0, connections_of_host_max={"127.0.0.1": 2})
@@ -276,6 +278,7 @@ def test_connection_creation_rate_delays_new_connections(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_rate_zero_accepts_no_connections_until_it_changes(run):
     async def scenario() -> None:
         async with World(ListenerLimits(connections_per_second_max=0)) as world:
@@ -289,6 +292,7 @@ def test_rate_zero_accepts_no_connections_until_it_changes(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_raised_limits_accept_waiting_connections(run):
     async def scenario() -> None:
         async with World(ListenerLimits(connections_max=1)) as world:
@@ -369,6 +373,7 @@ def test_exception_in_the_service_closes_one_connection(run, caplog):
     assert "serving" in caplog.text
 
 
+@pytest.mark.clear_text
 def test_reset_during_a_response_is_not_logged(run, caplog):
     async def scenario() -> None:
         async with World() as world:

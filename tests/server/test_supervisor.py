@@ -13,6 +13,7 @@ import pytest
 from runnel.client.connection import Connection
 from runnel.server.ports import free_ports
 from runnel.server.supervisor import NodeFailed, Supervisor
+from tests.server.test_tls import AUTHORITY, NODE, Files, served
 
 PROGRAM = """
 import asyncio, json, sys
@@ -46,6 +47,33 @@ async def answers(address: str) -> bool:
     connection = await Connection.open(host, int(port), timeout_s=20)
     await connection.close()
     return True
+
+
+def test_secrets_are_not_arguments_and_certificates_are_read_again(tmp_path: Path) -> None:
+    files, secret = Files(tmp_path), '"hidden" \\ ä'
+    NODE.write(tmp_path / "node.pem", secret.encode())
+    (node,) = nodes(tmp_path, 1)
+    port = int(node["listeners"].rpartition(":")[2])
+    static = {**node, **files.settings, "listeners": f"SSL://127.0.0.1:{port}", "ssl.key.password": secret}
+
+    async def scenario() -> None:
+        supervisor = Supervisor([static])
+        async with asyncio.timeout(100):
+            await supervisor.start()
+            assert await asyncio.to_thread(served, port) == NODE.der()
+            process = supervisor.children[0].process
+            assert process is not None
+            arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            assert b"ssl.keystore.location" in arguments
+            assert b"hidden" not in arguments
+            renewed = AUTHORITY.issue("broker")
+            renewed.write(tmp_path / "node.pem", secret.encode())
+            supervisor.reload()
+            while await asyncio.to_thread(served, port) != renewed.der():
+                await asyncio.sleep(0.05)
+            await supervisor.stop()
+
+    asyncio.run(scenario())
 
 
 def test_a_node_that_dies_is_restarted_and_all_are_stopped(tmp_path: Path) -> None:

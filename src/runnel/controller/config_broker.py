@@ -117,6 +117,12 @@ def broker_definition(name: str) -> ConfigDefinition | None:
     return replace(BROKER_CONFIGS[own_name], name=name, default=None)
 
 
+def is_sensitive(name: str) -> bool:
+    """Whether the value of a config must not be shown. What is not known may be a secret."""
+    definition = broker_definition(name)
+    return name not in IGNORED_NAMES and (definition is None or definition.is_sensitive)
+
+
 def unknown_setting(name: str) -> str:
     """The error message for an unknown or ignored config."""
     if is_ignored(name):

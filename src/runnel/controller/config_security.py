@@ -11,9 +11,6 @@ from collections.abc import Iterator, Mapping
 from runnel.model.security_protocol import SecurityProtocol
 
 PLAINTEXT = SecurityProtocol.PLAINTEXT.name
-ENFORCED_PROTOCOLS = frozenset(
-    {SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT}
-)
 
 _PROMISES = (
     (r"ssl\.engine\.factory\.class$", "another implementation of TLS"),
@@ -65,7 +62,7 @@ _LISTENER_NAME_SETTINGS = (
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
     """Why a broker with these configs must not start; None if all they promise is enforced."""
-    promised = [*_promised_by_name(static), *_promised_by_listener(static)]
+    promised = list(_promised_by_name(static))
     if promised:
         named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
         return (
@@ -89,12 +86,6 @@ def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         feature = next((what for pattern, what in _PROMISES_BY_PATTERN if pattern.match(own_name)), None)
         if feature and value.strip() not in ("", _PROMISE_NOTHING.get(own_name)):
             yield name, feature
-
-
-def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for setting, name, protocol in _used_protocols(static):
-        if protocol not in ENFORCED_PROTOCOLS:
-            yield setting, f"{protocol.name} (listener {name})"
 
 
 def _is_unused(

@@ -12,6 +12,8 @@ METADATA_LEVEL = 30
 """Kafka's 4.3-IV0: the newest level whose records this release writes."""
 
 # The levels from which on Kafka writes or omits something.
+SCRAM_LEVEL = 11
+"""SCRAM credentials."""
 KEPT_EPOCH_LEVEL = 12
 """An ISR that shrinks keeps the leader epoch."""
 TRANSACTIONS_LEVEL = 13

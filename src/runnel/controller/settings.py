@@ -134,6 +134,18 @@ class Settings(Mapping[str, Any]):
                 return self._values[own_name]
         return self._values[name]
 
+    def is_set_for(self, listener: str, name: str) -> Flag:
+        """Whether a config is set for a listener, with its prefix."""
+        return f"{LISTENER_PREFIX}{listener.lower()}.{name}" in self._values
+
+    def changed(self, changes: Mapping[str, str | None]) -> "Settings":
+        """These settings after changes of dynamic configs, of which those that are invalid are left out."""
+        settings = Settings(self._static)
+        dynamic = {name: value for name, value in self._dynamic.items() if name not in changes}
+        dynamic |= {name: value for name, value in changes.items() if value is not None}
+        settings.apply_dynamic(self._dynamic_default, dynamic)
+        return settings
+
     def first_of(self, names: Iterable[str]) -> ConfigValue:
         """The value of the first of these configs that is set, in milliseconds if it is a duration."""
         return next((value for name in names if (value := self._own_value(name)) is not None), None)

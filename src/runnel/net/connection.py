@@ -78,7 +78,7 @@ class Connection:
         self._socket = connected
         self._fd = connected.fileno()
         self._listener = listener
-        self._outbox = Outbox(connected, listener.sender, self._sender_is_back)
+        self._outbox = self._new_outbox(connected, listener)
         self._queue: deque[Reply] = deque()
         self._in_flight = 0
         """Pending requests in the queue."""
@@ -98,6 +98,9 @@ class Connection:
         self._is_waiting_for_memory = False
         self._is_writing = False
         listener.loop.add_reader(self._fd, self.readable)
+
+    def _new_outbox(self, connected: socket.socket, listener: "Listener") -> Outbox:
+        return Outbox(connected, listener.sender, self._sender_is_back)
 
     @property
     def is_idle(self) -> bool:

@@ -1,7 +1,8 @@
 """Threads that send large responses: sendfile releases the GIL, so that several processors can send at once.
 
 Data that is not in the page cache is always sent by a thread, since reading it blocks. Of data that is, the
-event loop sends what the threads have no time for: neither waits for the other.
+event loop sends what the threads have no time for: neither waits for the other. How a slice is sent is up to
+its connection: with TLS it is read and encrypted, as `sendfile` would send it in clear text.
 """
 
 import asyncio
@@ -26,6 +27,9 @@ PROBE_STEP_BYTES = 128 * 1024
 SEND_TIMEOUT_MS = 5
 """How long a thread waits for a peer that takes no more, before the event loop does that waiting."""
 
+Send = Callable[[FileSlice], None]
+"""Sends a slice, in a thread, unless the peer is slow; the slice is what is left. Raises OSError."""
+
 Back = Callable[[OSError | None], None]
 """Called on the event loop when a thread is done with a slice, sent or not, with what went wrong."""
 
@@ -34,7 +38,7 @@ Back = Callable[[OSError | None], None]
 class Job:
     """A slice that a thread sends. Until `back` is called, socket and slice are the thread's."""
 
-    descriptor: int
+    send: Send
     piece: FileSlice
     back: Back
     is_cold: bool
@@ -52,7 +56,7 @@ class FileSender:
         """A thread sends a slice that the event loop could have sent."""
         self._is_closed = False
 
-    def offer(self, descriptor: int, piece: FileSlice, back: Back) -> bool:
+    def offer(self, send: Send, piece: FileSlice, back: Back) -> bool:
         """Let a thread send a slice that is in the page cache, if none does so already.
 
         When `back` is called, the slice is what is left to send.
@@ -60,14 +64,14 @@ class FileSender:
         if self._is_sharing or self._is_closed:
             return False
         self._is_sharing = True
-        self._begin(Job(descriptor, piece, back, is_cold=False))
+        self._begin(Job(send, piece, back, is_cold=False))
         return True
 
-    def send_cold(self, descriptor: int, piece: FileSlice, back: Back) -> bool:
+    def send_cold(self, send: Send, piece: FileSlice, back: Back) -> bool:
         """Let a thread send a slice that has to be read from the disk; False only when closed."""
         if self._is_closed:
             return False
-        self._begin(Job(descriptor, piece, back, is_cold=True))
+        self._begin(Job(send, piece, back, is_cold=True))
         return True
 
     def close(self) -> None:
@@ -90,7 +94,7 @@ class FileSender:
         while (job := self._jobs.get()) is not None:
             failure: OSError | None = None
             try:
-                _send(job.descriptor, job.piece)
+                job.send(job.piece)
             except OSError as error:
                 failure = error
             try:
@@ -126,15 +130,18 @@ def send_some(descriptor: int, piece: FileSlice) -> None:
     piece.length -= sent
 
 
-def _send(descriptor: int, piece: FileSlice) -> None:
+def send_whole(descriptor: int, piece: FileSlice) -> None:
     """Send the whole slice, unless the peer is slow."""
-    writable: select.poll | None = None
     while piece.length:
         try:
             send_some(descriptor, piece)
         except BlockingIOError:
-            if writable is None:
-                writable = select.poll()
-                writable.register(descriptor, select.POLLOUT)
-            if not writable.poll(SEND_TIMEOUT_MS):
+            if not is_writable_soon(descriptor):
                 return
+
+
+def is_writable_soon(descriptor: int) -> bool:
+    """Wait for a slow peer for a moment."""
+    writable = select.poll()
+    writable.register(descriptor, select.POLLOUT)
+    return bool(writable.poll(SEND_TIMEOUT_MS))

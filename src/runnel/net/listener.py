@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Callable
 from math import inf
+from typing import TYPE_CHECKING
 
 from runnel.net.admission import Admission, ListenerLimits
 from runnel.net.busy_poll import BusyPoll
@@ -13,6 +14,9 @@ from runnel.net.client_warnings import ClientWarnings
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
 from runnel.net.file_sender import FileSender
 from runnel.ports.service import Service, Session
+
+if TYPE_CHECKING:
+    from runnel.tls.server import ServerTls
 
 ACCEPTS_PER_EVENT = 64
 """Connections accepted per event, so that a connection storm cannot starve existing ones."""
@@ -29,13 +33,28 @@ STALLED_REQUEST_SECONDS = 60
 LOGIN_SECONDS_MAX = 10
 """How long a client of a SASL listener may take to authenticate."""
 
+HANDSHAKE_SECONDS = 10
+"""Timeout of a TLS handshake."""
+
+HANDSHAKES_PER_ITERATION = 8
+"""A handshake takes a millisecond or more: so many are continued before other connections are served."""
+
+HANDSHAKES_MAX = 1000
+"""TLS handshakes at a time; beyond this, the oldest gives way to the next: it is probably not continued."""
+
 log = logging.getLogger("runnel.net")
 
 
 class Listener:
     """Accepts connections, enforces limits, closes idle connections, and shuts down gracefully."""
 
-    def __init__(self, service: Service, name: str, admission: Admission | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        name: str,
+        admission: Admission | None = None,
+        tls: "ServerTls | None" = None,
+    ) -> None:
         self.service = service
         self.name = name
         self.loop = asyncio.get_running_loop()
@@ -45,6 +64,19 @@ class Listener:
         self.memory = self.admission.memory
         # Shared by all connections: its contents are only valid during a turn.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
+        self.tls = tls
+        self._connection: type[Connection] = Connection
+        if tls is not None:
+            # Most listeners of most brokers do not need it.
+            from runnel.net.tls_connection import SEALED_BYTES, TlsConnection
+
+            self._connection = TlsConnection
+            self.sealed = memoryview(bytearray(SEALED_BYTES))
+            """Where encrypted bytes are received."""
+        self.handshaking: dict[Connection, float] = {}
+        """Connections whose TLS handshake is not complete, with their times of arrival; the oldest first."""
+        self._handshakes_now = 0
+        """Handshakes that were continued, or would have been, in this iteration of the event loop."""
         self.sender = FileSender(self.loop)
         self.busy_poll = BusyPoll(self.loop)
         self.sending_count = 0
@@ -111,9 +143,24 @@ class Listener:
             self.loop.call_soon(self._flush_dirty)
         self._dirty.append(connection)
 
+    def may_shake_hands(self) -> bool:
+        """Whether a handshake may continue in this iteration of the event loop."""
+        if not self._handshakes_now:
+            self.loop.call_soon(self._begin_iteration)
+        self._handshakes_now += 1
+        return self._handshakes_now <= HANDSHAKES_PER_ITERATION
+
+    def _begin_iteration(self) -> None:
+        self._handshakes_now = 0
+
+    def established(self, connection: Connection) -> None:
+        """The TLS handshake of a connection is complete."""
+        self.handshaking.pop(connection, None)
+
     def closed(self, connection: Connection) -> None:
         """The connection was closed."""
         self.connections.discard(connection)
+        self.handshaking.pop(connection, None)
         self.service.closed(connection.session)
         self.admission.closed(connection)
 
@@ -242,11 +289,20 @@ class Listener:
         session = Session(host, port, self.name, self._next_connection_id)
         if self.open_session is not None:
             self.open_session(session)
-        connection = Connection(connected, session, self)
+        connection = self._connection(connected, session, self)
         if session.authentication is not None:
             self.loop.call_later(LOGIN_SECONDS_MAX, self._end_login, connection)
         self.connections.add(connection)
         self.admission.opened(connection)
+        if self.tls is not None:
+            self._shake_hands(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        """A connection has to complete its TLS handshake in time."""
+        if len(self.handshaking) >= HANDSHAKES_MAX:
+            oldest = next(iter(self.handshaking))
+            oldest.close(f"its TLS handshake gave way to others, {HANDSHAKES_MAX} are open", warn=True)
+        self.handshaking[connection] = self.loop.time()
 
     def _end_login(self, connection: Connection) -> None:
         authentication = connection.session.authentication
@@ -266,5 +322,9 @@ class Listener:
                 connection.close("idle")
             elif connection.is_mid_request and connection.active_at < stalled_before:
                 connection.close("incomplete request timed out", warn=True)
+        for connection, opened_at in list(self.handshaking.items()):
+            if opened_at >= self.now - HANDSHAKE_SECONDS:
+                break
+            connection.close("the TLS handshake timed out", warn=True)
         self._warnings.report_suppressed()
         self._sweep_later()

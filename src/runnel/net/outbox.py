@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from runnel.net.file_sender import SHARED_BYTES_MIN, FileSender, is_cold, send_some
+from runnel.net.file_sender import SHARED_BYTES_MIN, FileSender, is_cold, send_some, send_whole
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import Parts
 
@@ -101,14 +101,18 @@ class Outbox:
     def _hand_over(self, piece: FileSlice, may_share: bool) -> bool:
         """Whether a thread sends this slice: it is cold, or the event loop has others to serve."""
         if may_share and piece.length >= SHARED_BYTES_MIN:
-            self.is_away = self._sender.offer(self._fd, piece, self._back)
+            self.is_away = self._sender.offer(self._send_whole, piece, self._back)
         if not self.is_away and piece is not self._warm:
             if is_cold(piece):
-                self.is_away = self._sender.send_cold(self._fd, piece, self._back)
+                self.is_away = self._sender.send_cold(self._send_whole, piece, self._back)
             else:
                 # It stays in the page cache for as long as it takes to send it.
                 self._warm = piece
         return self.is_away
+
+    def _send_whole(self, piece: FileSlice) -> None:
+        """Send a slice, in a thread."""
+        send_whole(self._fd, piece)
 
     def _keep(self, part: bytes | bytearray | memoryview | FileSlice) -> None:
         self._parts.append(part)

@@ -1,6 +1,9 @@
 """Channels to other nodes over TCP.
 
-    TcpPeers ─► PeerChannel ─► _Link, one per connection: connecting → negotiating → open → ended
+    TcpPeers ─► PeerChannel ─► _Link, one per connection:
+                               connecting → authenticating → negotiating → open → ended
+
+A node with SASL is authenticated at first, and again before its session ends; requests wait meanwhile.
 
 A link ends by the first failure: the connection is refused, lost or closed, a response is malformed, or one
 does not arrive in time. It then fails its requests, and the channel's next request opens another link.
@@ -14,8 +17,9 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from struct import Struct
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.exchange import Exchange, NoCommonVersion
@@ -25,11 +29,22 @@ from runnel.net.buffers import FIRST_BYTES_MAX, LargeFrame
 from runnel.ports.peers import PeerClosed, PeerFailed, PeerRefused, PeerUnsupported
 from runnel.wire import MalformedMessage, Request
 
+if TYPE_CHECKING:
+    import ssl
+
+    from runnel.security.sasl_login import SaslLogin
+
 CONNECT_TIMEOUT_MS = 5_000
 """How long a connection may take. A lost packet of the handshake is repeated after one and three seconds."""
 
 HEAD_BYTES = 16 * 1024
 """Size of a receive that begins with the size of a frame; the rest of a larger frame is received in place."""
+
+LOGIN_SECONDS_MAX = 30
+"""How long a step of an authentication may take. A repeated one waits for the requests in flight."""
+
+SESSION_SHARE = 0.85
+"""When a node authenticates again: after this share of its session, as Kafka's clients do at the earliest."""
 
 KEEPALIVE_SECONDS = 10
 """Silence after which the kernel probes a connection, and the interval of the probes."""
@@ -62,8 +77,17 @@ class _Call:
 class TcpPeers:
     """Opens channels to other nodes, on the running event loop."""
 
-    def __init__(self, connect_timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
+        login: "Callable[[], SaslLogin] | None" = None,
+    ) -> None:
         self.connect_timeout_s = connect_timeout_ms / 1000
+        self.login = login
+        """Begins an authentication; None if the nodes do not use SASL."""
+        self.tls = tls
+        """The TLS context of new connections; None for clear text."""
         self.is_closed = False
         self._links: dict[_Link, None] = {}
 
@@ -111,7 +135,7 @@ class PeerChannel:
         if link is None:
             self._link = link = _Link(self)
             self._peers.opened(link)
-            link.open(self._peers.connect_timeout_s)
+            link.open(self._peers.connect_timeout_s, self._peers.tls, self._peers.login)
         return link.send(request, version, timeout_ms / 1000)
 
     def close(self) -> None:
@@ -135,6 +159,10 @@ class _Link(asyncio.BufferedProtocol):
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._exchange = Exchange(channel.client_id)
+        self._tls: Callable[[], ssl.SSLContext] | None = None
+        self._new_login: Callable[[], SaslLogin] | None = None
+        self._is_logging_in = False
+        self._next_login: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._connect_deadline = 0.0
@@ -153,8 +181,14 @@ class _Link(asyncio.BufferedProtocol):
 
     # Requests.
 
-    def open(self, timeout_s: float) -> None:
+    def open(
+        self,
+        timeout_s: float,
+        tls: "Callable[[], ssl.SSLContext] | None",
+        login: "Callable[[], SaslLogin] | None",
+    ) -> None:
         """Begin to connect."""
+        self._tls, self._new_login = tls, login
         self._connect_deadline = self._loop.time() + timeout_s
         self._expect_by(self._connect_deadline)
         self._connecting = self._loop.create_task(self._connect())
@@ -179,6 +213,8 @@ class _Link(asyncio.BufferedProtocol):
         self._has_ended = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._next_login is not None:
+            self._next_login.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
         transport, self._transport, self._connecting, self._timer = self._transport, None, None, None
@@ -200,7 +236,7 @@ class _Link(asyncio.BufferedProtocol):
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and not self._has_ended:
+        while waiting and not self._has_ended and not self._is_logging_in:
             call = waiting[0]
             if call.version is None and not self._has_versions:
                 self._negotiate()
@@ -228,6 +264,42 @@ class _Link(asyncio.BufferedProtocol):
         self._in_flight[correlation_id] = call
         assert self._transport is not None
         self._transport.writelines(buffers)
+
+    # Authentication.
+
+    def _log_in(self) -> None:
+        assert self._new_login is not None
+        login = self._new_login()
+        self._is_logging_in = True
+        self._send_login(login, login.first())
+
+    def _send_login(self, login: "SaslLogin", request: Request) -> None:
+        answered: asyncio.Future[Any] = self._loop.create_future()
+        answered.add_done_callback(partial(self._login_answered, login))
+        deadline = self._loop.time() + LOGIN_SECONDS_MAX
+        self._expect_by(deadline)
+        self._write(_Call(request, request.versions[-1], answered, deadline))
+
+    def _login_answered(self, login: "SaslLogin", answered: "asyncio.Future[Any]") -> None:
+        # Imported here: nodes without SASL do not need it.
+        from runnel.security.sasl_client import SaslFailed
+
+        if self._has_ended or answered.exception() is not None:
+            return
+        try:
+            request = login.next(answered.result())
+        except SaslFailed as error:
+            log.warning("%s:%d: authentication failed: %s", self._channel.host, self._channel.port, error)
+            self.end(f"authentication failed: {error}", is_lost=True)
+            return
+        if request is not None:
+            self._send_login(login, request)
+            return
+        self._is_logging_in = False
+        if login.session_ms:
+            delay_s = login.session_ms * SESSION_SHARE / 1000
+            self._next_login = self._loop.call_later(delay_s, self._log_in)
+        self._send_waiting()
 
     # Negotiation.
 
@@ -292,12 +364,17 @@ class _Link(asyncio.BufferedProtocol):
 
     async def _connect(self) -> None:
         try:
-            await self._loop.create_connection(lambda: self, self._channel.host, self._channel.port)
+            await self._loop.create_connection(
+                lambda: self,
+                self._channel.host,
+                self._channel.port,
+                ssl=self._tls() if self._tls is not None else None,
+            )
         except OSError as error:
             if _is_refusal(error):
                 self.end("the connection was refused", kind=PeerRefused)
             else:
-                self.end(error.strerror or str(error))
+                self.end(_reason(error))
         else:
             self._connecting = None
 
@@ -313,11 +390,14 @@ class _Link(asyncio.BufferedProtocol):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_SECONDS)
-        self._send_waiting()
+        if self._new_login is not None:
+            self._log_in()
+        else:
+            self._send_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        reason = "the connection was lost" + (f": {exc}" if exc else "")
+        reason = "the connection was lost" + (f": {_reason(exc)}" if exc else "")
         self.end(reason, is_lost=True, kind=PeerClosed)
 
     def eof_received(self) -> bool:
@@ -371,6 +451,14 @@ class _Link(asyncio.BufferedProtocol):
         call = self._in_flight.pop(correlation_id)
         if not call.future.done():
             call.future.set_result(response)
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__module__ == "ssl":
+        from runnel.tls.failures import tls_failure
+
+        return tls_failure(cast("ssl.SSLError", error))
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _is_refusal(error: OSError) -> bool:

@@ -23,6 +23,9 @@ SCRAM_MECHANISM_CODES = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384
 
+SALT_CHARACTERS = 26
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
 TOKEN_EXTENSION = "tokenauth"
 """The extension that says: the user is the id of a delegation token (KIP-48)."""
 
@@ -107,6 +110,15 @@ def is_proof(algorithm: str, verifier: ScramVerifier, proof: bytes, auth_message
 def server_signature(algorithm: str, server_key: bytes, auth_message: bytes) -> bytes:
     """Proves that the server knows the verifier."""
     return hmac.digest(server_key, auth_message, algorithm)
+
+
+def new_salt(entropy: bytes) -> bytes:
+    """A salt in the form of Kafka's tools: digits of base 36."""
+    number, digits = int.from_bytes(entropy, "big"), []
+    for _ in range(SALT_CHARACTERS):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits).encode()
 
 
 def _xor(left: bytes, right: bytes) -> bytes:

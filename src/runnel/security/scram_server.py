@@ -21,17 +21,13 @@ from runnel.security.scram import (
     ScramVerifier,
     base64,
     is_proof,
+    new_salt,
     read_client_final,
     read_client_first,
     salted_password,
     server_signature,
     verifier_of,
 )
-
-SALT_CHARACTERS = 26
-"""The length of salts of Kafka's tools, which are digits of base 36."""
-
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class TokenIdentity(NamedTuple):
@@ -61,12 +57,7 @@ class ScramUsers(NamedTuple):
 
 def salt_of(secret: bytes, mechanism: str, user: str) -> bytes:
     """A salt that looks like one of Kafka's tools, and cannot be told from it without the secret."""
-    number = int.from_bytes(hmac.digest(secret, f"salt {mechanism} {user}".encode(), "sha512"), "big")
-    digits = []
-    for _ in range(SALT_CHARACTERS):
-        number, digit = divmod(number, 36)
-        digits.append(_DIGITS[digit])
-    return "".join(digits).encode()
+    return new_salt(hmac.digest(secret, f"salt {mechanism} {user}".encode(), "sha512"))
 
 
 def unknown_user(secret: bytes, mechanism: str, user: str) -> ScramVerifier:

@@ -2,9 +2,10 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from runnel.controller.values import Endpoint
 from runnel.net.admission import Admission, ListenerLimits
@@ -14,11 +15,16 @@ from runnel.server.addresses import Address
 from runnel.server.layers import BadSettings
 from runnel.server.roles import Roles
 
+if TYPE_CHECKING:
+    from runnel.tls.server import ServerTls
+
 
 class Listeners:
     """All listeners of a node. Those of clients share limits, which do not apply to those of other nodes."""
 
-    def __init__(self, roles: Roles, limits: ListenerLimits, service: Service) -> None:
+    def __init__(
+        self, roles: Roles, limits: ListenerLimits, service: Service, tls: "Mapping[str, ServerTls]"
+    ) -> None:
         self._roles = roles
         self._clients = Admission(limits)
         self._peers = Admission(_without_connection_limits(limits))
@@ -27,7 +33,7 @@ class Listeners:
         """The addresses by name, with their ports."""
         for address in roles.listeners:
             admission = self._peers if self._is_for_peers(address) else self._clients
-            self._listeners[address.name] = Listener(service, address.name, admission)
+            self._listeners[address.name] = Listener(service, address.name, admission, tls.get(address.name))
 
     def authenticate(self, name: str, open_session: Callable[[Session], None]) -> None:
         """Let the clients of this listener authenticate."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from runnel.controller.config_broker_cluster import BROKER_ROLE, CONTROLLER_ROLE
+from runnel.controller.config_security import PLAINTEXT
 from runnel.controller.settings import Settings
 from runnel.disk.identity import new_id, read_identity
 from runnel.disk.os_files import OsFiles
@@ -49,9 +50,19 @@ def worker_settings(static: Mapping[str, str], count: int) -> list[dict[str, str
 
 
 def cluster_settings(
-    static: Mapping[str, str], *, count: int, host: str, port: int, folder: str, cluster_id: str
+    static: Mapping[str, str],
+    *,
+    count: int,
+    host: str,
+    port: int,
+    folder: str,
+    cluster_id: str,
+    protocol: str = PLAINTEXT,
 ) -> list[dict[str, str]]:
-    """The settings of a cluster on this machine, with ports from `port` on; 0 picks free ones."""
+    """The settings of a cluster on this machine, with ports from `port` on; 0 picks free ones.
+
+    All listeners use the security protocol.
+    """
     ports = list(range(port, port + 2 * count)) if port else free_ports(host, 2 * count)
     if max(ports) > PORT_MAX:
         raise BadSettings(f"{count} nodes need {2 * count} ports from {port} on, up to {PORT_MAX}")
@@ -59,6 +70,12 @@ def cluster_settings(
     authority = f"[{host}]" if ":" in host else host
     voters = ",".join(f"{number}@{authority}:{each}" for number, each in enumerate(controllers, 1))
     replicas = min(count, REPLICAS_MAX)
+    secured = {
+        "listener.security.protocol.map": f"{protocol}:{protocol},{CONTROLLER}:{protocol}",
+        "inter.broker.listener.name": protocol,
+    }
+    if protocol == PLAINTEXT:
+        secured = {}
     return [
         {
             "default.replication.factor": str(replicas),
@@ -70,7 +87,8 @@ def cluster_settings(
             "cluster.id": cluster_id,
             "controller.quorum.voters": voters,
             "controller.listener.names": CONTROLLER,
-            "listeners": f"PLAINTEXT://{authority}:{client},{CONTROLLER}://{authority}:{controller}",
+            **secured,
+            "listeners": f"{protocol}://{authority}:{client},{CONTROLLER}://{authority}:{controller}",
             "log.dirs": os.path.join(folder, f"node-{number}"),
         }
         for number, (client, controller) in enumerate(zip(clients, controllers, strict=True), 1)

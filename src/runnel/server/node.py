@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,9 @@ from runnel.server.roles import data_directory, roles_of
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 if TYPE_CHECKING:
-    from runnel.server.sasl_settings import SaslSettings
+    from runnel.security.sasl_login import SaslLogin
+    from runnel.server.node_tls import NodeTls
+    from runnel.server.sasl_settings import OwnIdentity, SaslSettings
 
 WRITE_THREADS = 2
 """Large writes are copies into the page cache with the GIL released: two threads keep two cores busy."""
@@ -63,11 +66,13 @@ class Node:
         self.data_dir = data_directory(self.settings)
         self.roles = roles_of(self.settings)
         self.sasl: Mapping[str, SaslSettings] = {}
+        """How clients authenticate, by listener."""
+        self._identities: Mapping[str, OwnIdentity] = {}
         if any(protocol.uses_sasl for protocol in self.roles.protocols.values()):
             from runnel.server.sasl_settings import own_identities, sasl_settings
 
             self.sasl = sasl_settings(self.settings, self.roles)
-            own_identities(self.settings, self.roles)
+            self._identities = own_identities(self.settings, self.roles)
         for warning in self.roles.warnings():
             log.warning("%s", warning)
         self._stack = AsyncExitStack()
@@ -76,6 +81,8 @@ class Node:
         self._abrupt_ends: list[Callable[[], None]] = []
         """What `disconnect` does."""
         self._cleaner: Cleaner | None = None
+        self._tls: NodeTls | None = None
+        self._exchanges: set[asyncio.Task[None]] = set()
         self.settings.subscribe(self._settings_changed)
 
     @property
@@ -116,16 +123,19 @@ class Node:
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy, roles = SystemClock(), SystemEntropy(), self.roles
         self._check_directory()
+        tls = self._load_tls(stack)
         disk = self._open_disk(stack, clock, entropy)
-        peers = TcpPeers()
-        stack.callback(peers.close)
+        peers, controller_peers = self._new_peers(stack)
         broker = self._new_broker(disk, peers, clock, entropy)
+        broker.controller_peers = controller_peers
+        broker.try_out = None if tls is None else tls.refusal
         pipeline = Pipeline(broker)
-        self._listeners = listeners = Listeners(roles, self._limits(), pipeline)
+        servers = {} if tls is None else tls.servers
+        self._listeners = listeners = Listeners(roles, self._limits(), pipeline, servers)
         if self.sasl:
             await self._authenticate(broker, listeners, stack)
         stack.push_async_callback(listeners.close)
-        self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close]
+        self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close, controller_peers.close]
         listeners.bind()
         broker.endpoints = listeners.endpoints(roles.broker_listeners)
         broker.controller_endpoints = listeners.endpoints(roles.controller_listeners)
@@ -147,12 +157,49 @@ class Node:
             # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
             stack.callback(broker.groups.stop)
             stack.callback(broker.transactions.stop)
+        # With the certificates of dynamic configs, which are known now.
+        await asyncio.gather(*self._exchanges)
         listeners.accept(roles.broker_listeners)
         # Leadership is handed over while the other controllers can still reach this one.
         stack.push_async_callback(broker.quorum.close)
         if roles.is_broker:
             stack.push_async_callback(leave_cluster, broker)
         stack.callback(LoopProbe(broker.loop_pauses).close)
+
+    def _load_tls(self, stack: AsyncExitStack) -> "NodeTls | None":
+        if not any(protocol.uses_tls for protocol in self.roles.protocols.values()):
+            return None
+        from runnel.server.node_tls import NodeTls
+
+        self._tls = tls = NodeTls(self.roles, self.settings)
+        tls.load()
+        stack.push_async_callback(_ended, asyncio.create_task(tls.watch()))
+        return tls
+
+    def _new_peers(self, stack: AsyncExitStack) -> tuple[TcpPeers, TcpPeers]:
+        """Connections to other brokers, and to controllers."""
+        roles, tls = self.roles, self._tls
+        names = (roles.inter_broker_listener, next(iter(roles.controller_listener_names), ""))
+        peers = tuple(
+            TcpPeers(tls=None if tls is None else tls.client(name), login=self._login(name)) for name in names
+        )
+        for each in peers:
+            stack.callback(each.close)
+        return peers[0], peers[1]
+
+    def _login(self, listener: str) -> "Callable[[], SaslLogin] | None":
+        """How this node authenticates at the listener of another; None if that does not use SASL."""
+        identity = self._identities.get(listener)
+        if identity is None:
+            return None
+        from runnel.server.sasl import new_login
+
+        return partial(new_login, identity)
+
+    async def reload(self) -> None:
+        """Read key material again, as it may have changed. What cannot be read stays as it is."""
+        if self._tls is not None:
+            await self._tls.exchange()
 
     def _new_broker(
         self, disk: DataDirectory, peers: TcpPeers, clock: SystemClock, entropy: SystemEntropy
@@ -189,7 +236,7 @@ class Node:
         def has_leader() -> bool:
             return broker.quorum.leader_id >= 0
 
-        watch = QuorumWatch(self.roles, broker.peers, broker.cluster_id, has_leader)
+        watch = QuorumWatch(self.roles, broker.to_controllers, broker.cluster_id, has_leader)
         stack.push_async_callback(_ended, asyncio.create_task(watch.run()))
 
     async def _cluster_id(self, broker: Broker, listeners: Listeners) -> str:
@@ -199,7 +246,7 @@ class Node:
         if not known and roles.has_other_controllers:
             if any(roles.protocols[each.name].uses_sasl for each in roles.controller_listeners):
                 raise BadSettings(
-                    "controllers that authenticate by SASL do not tell strangers their cluster id: set "
+                    "controllers with SASL do not report their cluster id before authentication: set "
                     "cluster.id, or format the data directory (runnel storage format)"
                 )
             from runnel.server.greeting import Greeting
@@ -209,7 +256,7 @@ class Node:
             greeting = Greeting()
             listeners.serve(greeting)
             listeners.accept(roles.controller_listeners)
-            known = await ClusterIdSearch(roles, broker.peers, broker.entropy).find()
+            known = await ClusterIdSearch(roles, broker.to_controllers, broker.entropy).find()
             disk.identify(known, roles.node_id)
             greeting.cluster_id = known
         if not known and METADATA_PARTITION in disk.known_logs():
@@ -288,6 +335,10 @@ class Node:
             self._listeners.change(self._limits())
         if self._cleaner is not None:
             self._change_cleaner(self._cleaner)
+        if self._tls is not None and self._tls.concerns(names):
+            exchange = asyncio.get_running_loop().create_task(self._tls.exchange())
+            self._exchanges.add(exchange)
+            exchange.add_done_callback(self._exchanges.discard)
 
     def _change_cleaner(self, cleaner: Cleaner) -> None:
         cleaner.change(

@@ -234,8 +234,6 @@ def _protocols(roles: Roles, settings: Settings) -> dict[str, SecurityProtocol]:
                 f"listener.security.protocol.map gives {name} the unknown protocol {known[0]}: choose one of "
                 f"{_listed(SecurityProtocol.__members__)}"
             )
-        if known[0] not in (PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT.name):
-            raise BadSettings(f"the listener {name} uses {known[0]}, which is not supported")
         protocols[name] = SecurityProtocol[known[0]]
     return protocols
 

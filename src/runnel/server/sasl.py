@@ -15,11 +15,12 @@ from runnel.security.oauthbearer_server import OAuthBearerServer
 from runnel.security.plain_server import PlainUsers
 from runnel.security.principal import Principal
 from runnel.security.sasl_client import OAUTHBEARER, PLAIN
+from runnel.security.sasl_login import SaslLogin
 from runnel.security.sasl_server import OfferedMechanism, Outcome, ServerMechanism
 from runnel.security.scram import SCRAM_HASHES, SCRAM_MECHANISM_CODES, ScramVerifier, base64
 from runnel.security.scram_server import ScramServer, ScramUsers, TokenIdentity, token_hmac
 from runnel.server.jwks import Jwks
-from runnel.server.sasl_settings import SaslSettings
+from runnel.server.sasl_settings import OwnIdentity, SaslSettings
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -109,6 +110,11 @@ async def sasl_listeners(
             receive_bytes_max=settings.receive_bytes_max,
         )
     return built
+
+
+def new_login(identity: OwnIdentity) -> SaslLogin:
+    """Begin an authentication of this node at another one."""
+    return SaslLogin(identity.mechanism, identity.credentials, base64(os.urandom(NONCE_BYTES)))
 
 
 def _mechanisms(settings: SaslSettings, users: Users) -> dict[str, Callable[[], ServerMechanism]]:

@@ -1,10 +1,10 @@
 """Formatting of data directories, as kafka-storage.sh does it.
 
-| file                                    | contents                                                      |
-|-----------------------------------------|---------------------------------------------------------------|
-| bootstrap.checkpoint                    | features, which the first active controller writes to the log |
-| __cluster_metadata-0/0…0-0…0.checkpoint | the voters of a dynamic quorum                                |
-| meta.properties                         | cluster id, node id, directory id; written last               |
+| file                                    | contents                                                       |
+|-----------------------------------------|----------------------------------------------------------------|
+| bootstrap.checkpoint                    | features and users, written to the log by the first controller |
+| __cluster_metadata-0/0…0-0…0.checkpoint | the voters of a dynamic quorum                                 |
+| meta.properties                         | cluster id, node id, directory id; written last                |
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ from runnel.raft.control import bootstrap_snapshot, snapshot_footer, snapshot_he
 from runnel.raft.positions import BOOTSTRAP_SNAPSHOT
 from runnel.raft.values import Endpoint, ReplicaKey
 from runnel.raft.voters import Voter, Voters
-from runnel.schemas.metadata import FeatureLevelRecord, MetadataRecord
+from runnel.schemas.metadata import FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord
 from runnel.server.layers import BadSettings
 from runnel.wire import MalformedMessage
 
@@ -45,6 +45,8 @@ class Format:
     """The features of the cluster."""
     voters: Voters | None = None
     """The first voters of a dynamic quorum."""
+    users: tuple[UserScramCredentialRecord, ...] = ()
+    """The first users of the cluster."""
 
 
 class AlreadyFormatted(Exception):
@@ -58,8 +60,8 @@ def format_directory(files: Files, folder: str, plan: Format, new_id: bytes, now
         check_identity(identity, folder, plan.cluster_id, plan.node_id)
         raise AlreadyFormatted(folder)
     make_durable_folder(files, folder)
-    records = [FeatureLevelRecord(name, level) for name, level in plan.levels.items()]
-    write_bootstrap(files, folder, records, now_ms)
+    levels = [FeatureLevelRecord(name, level) for name, level in plan.levels.items()]
+    write_bootstrap(files, folder, [*levels, *plan.users], now_ms)
     directory_id = new_id
     if plan.voters is not None:
         own = plan.voters.get(plan.node_id)

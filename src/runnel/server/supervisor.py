@@ -7,12 +7,18 @@ The children hold the reading end of a pipe: when the supervisor ends, even by S
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from tempfile import TemporaryFile
+from typing import IO
 
+from runnel.controller.config_broker import is_sensitive
 from runnel.server.process import READY_PREFIX, SUPERVISOR_FD
 
 RESTART_SECONDS_MIN = 0.1
@@ -73,6 +79,11 @@ class Supervisor:
             await self.stop()
             await failed[0]
 
+    def reload(self) -> None:
+        """Let all nodes read certificates and keys again."""
+        for child in self.children:
+            _signal(child, signal.SIGHUP)
+
     async def _all_ready(self) -> None:
         for child in self.children:
             await child.ready.wait()
@@ -114,17 +125,21 @@ class Supervisor:
 
     async def _run_once(self, child: Child) -> int:
         """Run a node until it ends; returns its exit status."""
-        settings = [f"--set={name}={value}" for name, value in child.static.items()]
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "runnel.server.cli", "serve", "--log-level", self._log_level),
-            *settings,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, SUPERVISOR_FD: str(self._pipe[0])},
-            pass_fds=(self._pipe[0],),
-            # Ctrl-C is for the supervisor, which then stops the nodes.
-            start_new_session=True,
-        )
+        secrets = {name: value for name, value in child.static.items() if is_sensitive(name)}
+        settings = [f"--set={name}={value}" for name, value in child.static.items() if name not in secrets]
+        with _as_file(secrets) as file:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "runnel.server.cli", "serve", "--log-level", self._log_level),
+                *settings,
+                # The arguments of a process can be seen by all users of a machine.
+                *([f"--config=/dev/fd/{file.fileno()}"] if secrets else []),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, SUPERVISOR_FD: str(self._pipe[0])},
+                pass_fds=(self._pipe[0], file.fileno()),
+                # Ctrl-C is for the supervisor, which then stops the nodes.
+                start_new_session=True,
+            )
         child.process = process
         if self._is_stopping:
             _signal(child, signal.SIGTERM)
@@ -139,6 +154,18 @@ class Supervisor:
         code = await process.wait()
         child.process = None
         return code
+
+
+@contextmanager
+def _as_file(settings: Mapping[str, str]) -> Iterator[IO[bytes]]:
+    """Settings as a TOML file that has no name, and only the owner of the process can read."""
+    # Strings of JSON are strings of TOML.
+    quoted = partial(json.dumps, ensure_ascii=False)
+    lines = [f"{quoted(name)} = {quoted(value)}\n" for name, value in settings.items()]
+    with TemporaryFile() as file:
+        file.write("".join(lines).encode())
+        file.seek(0)
+        yield file
 
 
 def _signal(child: Child, number: signal.Signals) -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.group_coordinator import GroupCoordinator
     from runnel.broker.runtime.lifecycle import BrokerLifecycle
     from runnel.broker.runtime.metadata_log import MetadataLog
+    from runnel.broker.runtime.own_configs import TryOut
     from runnel.broker.runtime.quorum_log import QuorumLog
     from runnel.broker.runtime.transaction_coordinator import TransactionCoordinator
 
@@ -72,6 +73,11 @@ class Broker:
     controller_listeners: frozenset[str] = frozenset()
     """The listeners for the requests of brokers to controllers, and of controllers to each other."""
     peers: Peers = field(default_factory=NoPeers)
+    """Connections to the listener for other brokers."""
+    controller_peers: Peers | None = None
+    """Connections to the listener of controllers, if they differ from those to brokers."""
+    try_out: "TryOut | None" = None
+    """Tries out changes of the configs of this broker's listeners."""
     formatted: tuple[MetadataRecord, ...] = ()
     """The first records of a new cluster, if its directory was formatted with some."""
     epoch: int = -1
@@ -145,6 +151,11 @@ class Broker:
         self.follower_sessions = FollowerSessions(self)
         slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
         self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
+
+    @property
+    def to_controllers(self) -> Peers:
+        """Connections to the listener of controllers."""
+        return self.peers if self.controller_peers is None else self.controller_peers
 
     def endpoint(self, listener: str) -> Endpoint:
         """This broker's advertised address of a listener."""

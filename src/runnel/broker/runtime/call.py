@@ -55,6 +55,8 @@ class Call(Context):
     request_bytes: int
     throttle_ms: int = 0
     is_accounted: bool = False
+    is_tried_out: bool = False
+    """Were the changes of this broker's configs tried out?"""
     request: Request | None = None
     """The request, if its response repeats its elements with an error when it fails as a whole."""
 

@@ -109,7 +109,7 @@ class ControllerChannel:
             self._close(purpose)
             _, host, port = endpoint
             name = f"broker-{self._broker.node_id}-{purpose}"
-            channel = self._broker.peers.channel(host, port, name)
+            channel = self._broker.to_controllers.channel(host, port, name)
             channel.on_lost = self.on_lost
             known = self._channels[purpose] = endpoint, channel
         return await self._response(known[1].send(request, timeout_ms=timeout_ms), endpoint, purpose)

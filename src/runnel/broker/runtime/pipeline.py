@@ -62,6 +62,7 @@ from runnel.wire.frame import (
 )
 
 PRODUCE_KEY = 0
+ALTER_CONFIGS_KEYS = frozenset({33, 44})
 ENVELOPE_KEY = 58
 UNKNOWN_KEY = -1
 """The API key that is accounted for truncated frames."""
@@ -197,13 +198,11 @@ class Pipeline:
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
     ) -> Result:
         gates, session = self.broker.gates, call.session
-        try:
-            gates.authenticator.check(session, request.api_key)
-        except ApiError:
-            # Answered in the form of its own API.
-            call.request = request
-            raise
+        self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
+        if may_forward and request.api_key in ALTER_CONFIGS_KEYS and not call.is_tried_out:
+            call.is_tried_out = True
+            return self.broker.run(self._try_out_first(route, request, call, frame, header))
         if may_forward and self.broker.controller.must_forward:
             # The controller authorizes it, for the principal of the client.
             call.request = request
@@ -232,6 +231,25 @@ class Pipeline:
         if amendments and result is not None:
             return chain(result, partial(_amended, call, amendments))
         return result
+
+    async def _try_out_first(
+        self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
+    ) -> Response | Encoded | None:
+        from runnel.broker.runtime.own_configs import concerns_own_configs, refused_configs
+
+        if concerns_own_configs(self.broker, request, call.session):
+            refused = await refused_configs(self.broker, request)
+            if refused is not None:
+                return refused
+        return await settled(self._permit_and_handle(route, request, call, frame, header))
+
+    def _authenticate(self, request: Request, call: Call) -> None:
+        try:
+            self.broker.gates.authenticator.check(call.session, request.api_key)
+        except ApiError:
+            # Answered in the form of its own API.
+            call.request = request
+            raise
 
     async def _forward_if_refused(
         self, result: Promise[Response | Encoded | None], call: Call, frame: memoryview

@@ -10,7 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from runnel.messages.api_versions import ApiVersionsRequest
-from runnel.ports.peers import PeerFailed, PeerRefused
+from runnel.model.security_protocol import SecurityProtocol
+from runnel.ports.peers import PeerFailed, PeerRefused, Peers
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -35,9 +36,9 @@ class Probe(Enum):
     """It does not respond, or closed the connection: a socket that is being closed may still accept some."""
 
 
-async def probe(broker: "Broker", host: str, port: int) -> Probe:
+async def probe(broker: "Broker", peers: Peers, host: str, port: int) -> Probe:
     """Send ApiVersions to a node."""
-    channel = broker.peers.channel(host, port, f"node-{broker.node_id}-probe")
+    channel = peers.channel(host, port, f"node-{broker.node_id}-probe")
     try:
         await channel.send(ApiVersionsRequest(), version=ANY_BROKER_VERSION, timeout_ms=TIMEOUT_MS)
         return Probe.ANSWERS
@@ -49,6 +50,15 @@ async def probe(broker: "Broker", host: str, port: int) -> Probe:
         channel.close()
 
 
+async def probe_broker(broker: "Broker", endpoint: "Endpoint") -> Probe:
+    """Send ApiVersions to a broker."""
+    is_known = endpoint.name == broker.listener
+    if is_known or not SecurityProtocol(endpoint.security_protocol).uses_tls:
+        return await probe(broker, broker.peers, endpoint.host, endpoint.port)
+    # A node that is only a controller does not connect to brokers otherwise: it has no other TLS.
+    return await probe(broker, broker.to_controllers, endpoint.host, endpoint.port)
+
+
 async def probe_silent(broker: "Broker", broker_id: int, is_silent: Callable[[], bool]) -> Probe:
     """Probe a broker until it answers or its process has ended; UNKNOWN if it is not silent before."""
     endpoint = broker_endpoint(broker, broker_id)
@@ -56,7 +66,7 @@ async def probe_silent(broker: "Broker", broker_id: int, is_silent: Callable[[],
         return Probe.UNKNOWN
     refusals = 0
     while is_silent():
-        found = await probe(broker, endpoint.host, endpoint.port)
+        found = await probe_broker(broker, endpoint)
         refusals = refusals + 1 if found is Probe.REFUSES else 0
         if found is Probe.ANSWERS or refusals == REFUSALS:
             return found
@@ -77,5 +87,7 @@ async def majority_has_ended(broker: "Broker") -> bool:
     quorum = broker.quorum
     others = (voter for voter in quorum.voters if voter.key.id != broker.node_id)
     endpoints = [endpoint for voter in others if (endpoint := voter.endpoint(quorum.membership.listener))]
-    found = await asyncio.gather(*(probe(broker, each.host, each.port) for each in endpoints))
+    found = await asyncio.gather(
+        *(probe(broker, broker.to_controllers, each.host, each.port) for each in endpoints)
+    )
     return len(quorum.voters) - found.count(Probe.REFUSES) < quorum.voters.majority

@@ -66,7 +66,7 @@ class QuorumChannels:
                 oldest = next(iter(self._channels))
                 self._channels.pop(oldest).close()
             name = f"raft-client-{self._membership.node.id}"
-            channel = self._channels[host, port, lane] = self._broker.peers.channel(host, port, name)
+            channel = self._channels[host, port, lane] = self._broker.to_controllers.channel(host, port, name)
         return channel
 
     def _done(self, sent: Send, deadline_ms: int, future: "asyncio.Future[Any]") -> None:

@@ -111,7 +111,7 @@ class QuorumVoters:
         """The levels of kraft.version that a new voter supports, by ApiVersions."""
         endpoint = voter.endpoint(self._quorum.membership.listener)
         assert endpoint is not None
-        channel = self._broker.peers.channel(
+        channel = self._broker.to_controllers.channel(
             endpoint.host, endpoint.port, f"raft-client-{self._broker.node_id}"
         )
         request = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")

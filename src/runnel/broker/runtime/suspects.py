@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.probes import Probe, broker_endpoint, probe
+from runnel.broker.runtime.probes import Probe, broker_endpoint, probe_broker
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -110,7 +110,7 @@ class Suspects:
                 if clock.monotonic_ms() >= until_ms:
                     self._given_up_ms[node_id] = clock.monotonic_ms()
                     return
-                if await probe(self._broker, endpoint.host, endpoint.port) is Probe.ANSWERS:
+                if await probe_broker(self._broker, endpoint) is Probe.ANSWERS:
                     return
                 self._suspects.add(node_id)
                 await asyncio.sleep(INTERVAL_MS / 1000)

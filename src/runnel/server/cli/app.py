@@ -12,6 +12,7 @@ from runnel.server.cli import (
     storage,
     topic,
     txn,
+    user,
     version,
 )
 from runnel.server.cli.connecting import add_client_options
@@ -29,6 +30,7 @@ app.add_typer(cluster.app, name="cluster", rich_help_panel=ADMINISTRATION)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
+app.add_typer(user.app, name="user", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
 app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)

@@ -83,7 +83,7 @@ def serve(
     workers: Workers = 1,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM.
+    """Run a broker until Ctrl-C or SIGTERM. SIGHUP reads certificates and keys again.
 
     Precedence, lowest first: --config, environment (RUNNEL_SET_LOG_RETENTION_HOURS=24), --set, other options.
 
@@ -139,7 +139,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     import asyncio
     import os
 
-    from runnel.server.cli.stop_signals import stop_signal
+    from runnel.server.cli.stop_signals import reload_signal, stop_signal
     from runnel.server.local_nodes import check_folders
     from runnel.server.node import Node
     from runnel.server.process import (
@@ -157,6 +157,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
         check_folders(os.path.abspath(static.get("log.dirs", static.get("log.dir", ""))), 1)
     raise_descriptor_limit()
     node = Node(static)
+    reload_signal(node.reload)
     starting = asyncio.create_task(_start(node))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,10 @@
-"""SIGTERM and Ctrl-C of commands that serve in the foreground."""
+"""Signals of commands that serve in the foreground: SIGTERM, Ctrl-C and SIGHUP."""
 
 import asyncio
 import os
 import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 EXIT_STATUS = 130
 """That of a process that SIGINT ended."""
@@ -21,3 +23,16 @@ def stop_signal() -> asyncio.Event:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_signal_handler(signal.SIGINT, stop_or_exit)
     return stop
+
+
+def reload_signal(reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Call `reload` on SIGHUP."""
+    loop = asyncio.get_running_loop()
+    reloading: set[asyncio.Task[None]] = set()
+
+    def begin() -> None:
+        task = loop.create_task(reload())
+        reloading.add(task)
+        task.add_done_callback(reloading.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, begin)

@@ -9,6 +9,7 @@ from runnel.server.cli.options import Json, Settings
 
 if TYPE_CHECKING:
     from runnel.raft.voters import Voters
+    from runnel.schemas.metadata import UserScramCredentialRecord
     from runnel.server.roles import Roles
     from runnel.server.storage import Format
 
@@ -100,6 +101,15 @@ Features = Annotated[
     list[str] | None,
     typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of a feature. Repeatable."),
 ]
+AddScram = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="CREDENTIAL",
+        help="A user of the new cluster: 'SCRAM-SHA-256=[name=alice,password=alice-secret]'. Repeatable.",
+    ),
+]
 IgnoreFormatted = Annotated[
     bool, typer.Option("--ignore-formatted", "-g", help="Do nothing if the directory is formatted.")
 ]
@@ -115,6 +125,7 @@ def format_(
     no_initial_controllers: NoInitialControllers = False,
     release_version: ReleaseVersion = None,
     features: Features = None,
+    add_scram: AddScram = None,
     ignore_formatted: IgnoreFormatted = False,
 ) -> None:
     """Format the data directory of a node: it states to which cluster and node it belongs.
@@ -142,7 +153,8 @@ def format_(
             "controller.quorum.voters is not set on this controller: add --standalone, --initial-controllers "
             "or --no-initial-controllers"
         )
-    plan = Format(cluster_id, roles.node_id, _levels(release_version, features), voters)
+    levels = _levels(release_version, features)
+    plan = Format(cluster_id, roles.node_id, levels, voters, _users(add_scram or [], levels))
     try:
         format_directory(OsFiles(), folder, plan, own_id, SystemClock().now_ms())
     except AlreadyFormatted:
@@ -216,6 +228,33 @@ def _levels(release: str | None, features: list[str] | None) -> dict[str, int]:
     level = int(given.pop(METADATA_VERSION, RELEASES[release] if release else METADATA_LEVEL))
     given.pop("kraft.version", None)
     return {**first_levels(level), **{name: int(text) for name, text in given.items()}}
+
+
+def _users(options: list[str], levels: dict[str, int]) -> "tuple[UserScramCredentialRecord, ...]":
+    import os
+
+    from runnel.controller.features import METADATA_VERSION, SCRAM_LEVEL
+    from runnel.schemas.metadata import UserScramCredentialRecord
+    from runnel.security.scram import SCRAM_MECHANISM_CODES, new_salt
+    from runnel.security.scram_options import InvalidScramOption, read_scram_option
+
+    if options and levels[METADATA_VERSION] < SCRAM_LEVEL:
+        raise typer.BadParameter(
+            f"SCRAM needs metadata.version {SCRAM_LEVEL} or newer", param_hint="--add-scram"
+        )
+    records = {}
+    for text in options:
+        try:
+            user = read_scram_option(text, new_salt(os.urandom(32)))
+        except InvalidScramOption as error:
+            raise typer.BadParameter(str(error), param_hint="--add-scram") from None
+        code, verifier = SCRAM_MECHANISM_CODES[user.mechanism], user.verifier
+        if (user.name, code) in records:
+            raise typer.BadParameter(f"{user.name} has two credentials", param_hint="--add-scram")
+        records[user.name, code] = UserScramCredentialRecord(
+            user.name, code, verifier.salt, verifier.stored_key, verifier.server_key, verifier.iterations
+        )
+    return tuple(records.values())
 
 
 def _kind(plan: "Format") -> str:

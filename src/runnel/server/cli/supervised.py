@@ -1,6 +1,7 @@
 """Run several nodes in the foreground, until Ctrl-C or SIGTERM."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +21,7 @@ async def _run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str) -> None
     # After a second Ctrl-C the nodes stop by themselves.
     stop = stop_signal()
     supervisor = Supervisor(nodes, log_level=log_level, report=_report)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, supervisor.reload)
     starting = asyncio.create_task(supervisor.start())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,39 @@
+"""The requests by which a client authenticates at a broker: SaslHandshake, then SaslAuthenticate.
+
+login = SaslLogin("SCRAM-SHA-512", credentials, nonce)
+send login.first(), then login.next(response) until that is None; then `session_ms` is known
+"""
+
+from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from runnel.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from runnel.security.sasl_client import Credentials, SaslFailed, client_mechanism
+from runnel.wire import Request
+
+
+class SaslLogin:
+    """One authentication at one broker."""
+
+    def __init__(self, mechanism: str, credentials: Credentials, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._client = client_mechanism(mechanism, credentials, nonce)
+        self.session_ms = 0
+        """How long the authentication is valid, once it is complete; 0 is forever."""
+
+    def first(self) -> Request:
+        """The request that begins it."""
+        return SaslHandshakeRequest(self._mechanism)
+
+    def next(self, response: SaslHandshakeResponse | SaslAuthenticateResponse) -> Request | None:
+        """The next request; None if the authentication is complete. Raises SaslFailed."""
+        if isinstance(response, SaslHandshakeResponse):
+            if response.error_code:
+                offered = ", ".join(response.mechanisms) or "none"
+                raise SaslFailed(f"{self._mechanism} is not supported there; mechanisms are {offered}")
+            return SaslAuthenticateRequest(self._client.first())
+        if response.error_code:
+            raise SaslFailed(response.error_message or f"error code {response.error_code}")
+        token = self._client.respond(bytes(response.auth_bytes))
+        if token is not None:
+            return SaslAuthenticateRequest(token)
+        self.session_ms = response.session_lifetime_ms
+        return None
