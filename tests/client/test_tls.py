@@ -175,9 +175,12 @@ def test_checks_can_be_switched_off(authority, tmp_path):
         ({"ssl.ca.location": "FOLDER/client.key"}, "ssl.ca.location contains no certificates"),
         ({"ssl.ca.pem": "nothing"}, "ssl.ca.pem contains no certificates"),
         ({"ssl.keystore.location": "FOLDER/client.crt"}, "ssl.keystore.location is not a private key"),
-        ({"ssl.keystore.location": "FOLDER/client.p12"}, "is not PKCS12, or its password is wrong"),
-        ({"ssl.keystore.location": "FOLDER/java.jks"}, "Java's format JKS.*keytool"),
-        ({"ssl.keystore.location": "FOLDER/binary"}, "neither PEM nor PKCS12"),
+        (
+            {"ssl.keystore.location": "FOLDER/client.p12"},
+            "is no PKCS12 or JKS file, or its password is wrong",
+        ),
+        ({"ssl.keystore.location": "FOLDER/java.jks"}, "ssl.keystore.location: .*java.jks is cut off"),
+        ({"ssl.keystore.location": "FOLDER/binary"}, "is no PKCS12 or JKS file"),
         (
             {
                 "ssl.key.location": "FOLDER/client.encrypted.key",

@@ -1,15 +1,16 @@
-"""Files with keys and certificates: PEM as it is, PKCS12 by the package `cryptography`."""
+"""Files with keys and certificates: PEM as it is, PKCS12 and JKS by the readers of runnel.tls."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runnel.client.errors import InvalidProperty
 from runnel.client.properties import ClientProperties
+from runnel.tls.settings import BadTls
+from runnel.tls.stores import Store, pem, read_store
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
-_JKS = b"\xfe\xed\xfe\xed"
-_DER = b"\x30"
+_PEM = b"-----BEGIN "
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +22,24 @@ class StoredKey:
 
 
 def read_trust_store(path: str, name: str, properties: ClientProperties) -> str:
-    """The certificates of a file, as PEM."""
+    """The certificates of a file, as PEM; the text of a file in PEM as it is."""
     data = _read(path, name)
-    if not data.startswith(_DER):
-        return _pem(data, path, name)
-    _, chain = _pkcs12(data, path, name, properties.text("ssl.truststore.password"))
-    return chain
+    if _PEM in data:
+        return data.decode("latin-1")
+    return _certificates(_store(data, path, name, properties.text("ssl.truststore.password"), None))
 
 
 def read_key_store(path: str, properties: ClientProperties) -> StoredKey:
     """The private key and the certificates of ssl.keystore.location."""
     name = "ssl.keystore.location"
     data = _read(path, name)
-    if not data.startswith(_DER):
-        return StoredKey(name, _pem(data, path, name))
-    key, chain = _pkcs12(data, path, name, properties.text("ssl.keystore.password"))
-    if not key:
+    if _PEM in data:
+        return StoredKey(name, data.decode("latin-1"))
+    passwords = properties.text("ssl.keystore.password"), properties.text("ssl.key.password")
+    store = _store(data, path, name, *passwords)
+    if not store.key:
         raise InvalidProperty(f"{name}: {path} contains no private key")
-    return StoredKey(name, key + chain)
+    return StoredKey(name, store.key.decode() + "\n" + _certificates(store))
 
 
 def _read(path: str, name: str) -> bytes:
@@ -52,39 +53,13 @@ def _read(path: str, name: str) -> bytes:
     return data
 
 
-def _pem(data: bytes, path: str, name: str) -> str:
-    if data.startswith(_JKS):
-        raise InvalidProperty(
-            f"{name}: {path} is in Java's format JKS, which is not supported. Convert it: keytool "
-            "-importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12"
-        )
+def _store(data: bytes, path: str, name: str, password: str | None, key_password: str | None) -> Store:
     try:
-        return data.decode("ascii")
-    except UnicodeDecodeError:
-        raise InvalidProperty(f"{name}: {path} is neither PEM nor PKCS12") from None
+        # Which of the two formats it is, the reader sees.
+        return read_store("JKS", data, password, key_password)
+    except BadTls as error:
+        raise InvalidProperty(f"{name}: {path} {error}") from None
 
 
-def _pkcs12(data: bytes, path: str, name: str, password: str | None) -> tuple[str, str]:
-    """The private key, or nothing, and the certificates of a file, as PEM."""
-    try:
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-            pkcs12,
-        )
-    except ImportError:
-        raise InvalidProperty(
-            f"{name}: to read {path}, which is PKCS12, install the package cryptography, or convert it to "
-            "PEM: openssl pkcs12 -in FILE -out FILE.pem -nodes"
-        ) from None
-    try:
-        store = pkcs12.load_pkcs12(data, password.encode() if password else None)
-    except ValueError:
-        raise InvalidProperty(f"{name}: {path} is not PKCS12, or its password is wrong") from None
-    certificates = [store.cert, *store.additional_certs]
-    chain = b"".join(each.certificate.public_bytes(Encoding.PEM) for each in certificates if each is not None)
-    key = b""
-    if store.key is not None:
-        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return key.decode(), chain.decode()
+def _certificates(store: Store) -> str:
+    return b"".join(pem("CERTIFICATE", certificate) for certificate in store.certificates).decode()

@@ -1,6 +1,6 @@
 """TLS contexts from client properties.
 
-Key material is PEM or PKCS12, in files or in the properties themselves. Java's own format, JKS, is not read.
+Key material is PEM, PKCS12 or JKS, in files, or PEM in the properties themselves.
 """
 
 import os
