@@ -203,9 +203,12 @@ class Broker:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
                 self.data_dir = None
 
-    def client(self, *, timeout_s: float = 30.0) -> SyncClient:
-        """A client connected to this broker; close it, or use it as `with`."""
-        return SyncClient(self.bootstrap_servers, timeout_s=timeout_s)
+    def client(self, *, timeout_s: float = 30.0, properties: Mapping[str, str] | None = None) -> SyncClient:
+        """A client connected to this broker; close it, or use it as `with`.
+
+        `properties` are those of Kafka's clients for TLS and SASL.
+        """
+        return SyncClient(self.bootstrap_servers, timeout_s=timeout_s, properties=properties)
 
     def __enter__(self) -> "Broker":
         try:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from runnel.testing import Broker
+from tests.certificates import Authority
+from tests.tls_proxy import TlsProxy, broker_behind
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(.+?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -54,3 +56,27 @@ def test_pytest_examples_of_the_testing_page(tmp_path):
     (tmp_path / "test_page.py").write_text("\n".join(blocks("TESTING.md", "python pytest")))
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", str(tmp_path)]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+
+
+def test_examples_of_the_security_page_for_clients(tmp_path):
+    authority = Authority(tmp_path)
+    proxy = TlsProxy(authority.sign("server", "127.0.0.1"), authority, asks_for_certificates=True)
+    authority.sign("client")
+    (tmp_path / "client.properties").write_text("".join(blocks("SECURITY.md", "properties clients")))
+    program = f'runnel() {{ {sys.executable} -m runnel.server.cli "$@"; }}\nset -eu\n'
+    with broker_behind(proxy):
+        address = f"127.0.0.1:{proxy.port}"
+        ended = subprocess.run(
+            ["bash", "-c", program + "\n".join(blocks("SECURITY.md", "bash clients"))],
+            cwd=tmp_path,
+            env={**os.environ, "RUNNEL_BOOTSTRAP": address},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "a cup of tea" in ended.stdout
+        (tmp_path / "program.py").write_text(
+            f"bootstrap = {address!r}\n" + "\n".join(blocks("SECURITY.md", "python clients"))
+        )
+        subprocess.run([sys.executable, "-W", "error", "program.py"], cwd=tmp_path, check=True, timeout=60)

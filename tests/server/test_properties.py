@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.controller.settings import Settings
+from runnel.model.properties import BadProperties, parse_properties
 from runnel.server.layers import BadSettings, static_settings
-from runnel.server.properties import BadProperties, parse_properties
 from runnel.server.roles import roles_of
 
 CASES = {

@@ -78,12 +78,16 @@ def start(
     settings: Mapping[str, str],
     formatting: tuple[str, ...] = (),
     flags: tuple[str, ...] = JVM_FLAGS,
+    listeners: tuple[str, ...] = (),
 ) -> KafkaNode:
-    """Start a node on free loopback ports; a folder that is new is formatted first, with these options."""
+    """Start a node on free loopback ports; a folder that is new is formatted first, with these options.
+
+    It has a PLAINTEXT listener, and further `listeners`, such as SASL_SSL://127.0.0.1:9094.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
     properties = folder / "server.properties"
-    properties.write_text(_properties(folder, port, controller_port, settings))
+    properties.write_text(_properties(folder, port, controller_port, settings, listeners))
     log = folder / "log"
     if not (log / "meta.properties").exists():
         _format(properties, formatting)
@@ -108,8 +112,11 @@ def start(
     return KafkaNode(process, port, time.monotonic() - began)
 
 
-def _properties(folder: Path, port: int, controller_port: int, settings: Mapping[str, str]) -> str:
-    client, controller = f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller_port}"
+def _properties(
+    folder: Path, port: int, controller_port: int, settings: Mapping[str, str], listeners: tuple[str, ...]
+) -> str:
+    client = ",".join((f"PLAINTEXT://127.0.0.1:{port}", *listeners))
+    controller = f"CONTROLLER://127.0.0.1:{controller_port}"
     lines = {
         **ONE_NODE,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",

@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
     from runnel.client.connection import Connection
     from runnel.client.errors import (
+        AuthenticationFailed,
         BrokerError,
         ClientError,
         ConnectionLost,
+        InvalidProperty,
         InvalidResponse,
         NoBrokerAvailable,
         TimedOut,
+        TlsFailed,
         UnsupportedVersion,
     )
     from runnel.client.group_consumer import GroupConsumer
     from runnel.client.groups import Groups
     from runnel.client.producer import Producer
+    from runnel.client.properties import ClientProperties
     from runnel.client.reader import Reader
     from runnel.client.sync import SyncClient
     from runnel.client.transactional import TransactionalProducer
@@ -34,14 +38,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AuthenticationFailed",
     "BrokerError",
     "ClientError",
+    "ClientProperties",
     "Cluster",
     "Connection",
     "ConnectionLost",
     "Delivery",
     "GroupConsumer",
     "Groups",
+    "InvalidProperty",
     "InvalidResponse",
     "Message",
     "NoBrokerAvailable",
@@ -49,12 +56,17 @@ __all__ = [
     "Reader",
     "SyncClient",
     "TimedOut",
+    "TlsFailed",
     "TransactionalProducer",
     "Transactions",
     "UnsupportedVersion",
 ]
 
 _MODULES = {
+    "ClientProperties": "properties",
+    "TlsFailed": "errors",
+    "InvalidProperty": "errors",
+    "AuthenticationFailed": "errors",
     "Admin": "admin",
     "BrokerError": "errors",
     "ClientError": "errors",

@@ -1,7 +1,7 @@
 """Cluster metadata, coordinator lookup, and connections to brokers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
@@ -9,6 +9,7 @@ from typing import TypeVar
 from runnel.client.backoff import Backoff
 from runnel.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
 from runnel.client.errors import BrokerError, BrokerNotAvailable, ClientError, NoBrokerAvailable, check
+from runnel.client.security import security_of
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.messages.metadata import (
     MetadataRequest,
@@ -73,10 +74,15 @@ class Cluster:
         client_id: str = "runnel",
         timeout_s: float = REQUEST_TIMEOUT_S,
         api_timeout_s: float | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        """`timeout_s` limits one request, `api_timeout_s` an operation with its retries (KIP-266)."""
+        """`timeout_s` limits one request, `api_timeout_s` an operation with its retries (KIP-266).
+
+        `properties` are those of Kafka's clients for TLS and SASL, such as `security.protocol`.
+        """
         self.bootstrap = parse_addresses(bootstrap)
         self.client_id = client_id
+        self.security = security_of(properties)
         self.timeout_s = timeout_s
         self.api_timeout_s = timeout_s if api_timeout_s is None else api_timeout_s
         self.cluster_id: str | None = None
@@ -157,7 +163,11 @@ class Cluster:
         host, port, _ = address
         try:
             connection = await Connection.open(
-                host, port, client_id=self.client_id, timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s)
+                host,
+                port,
+                client_id=self.client_id,
+                timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s),
+                security=self.security,
             )
             self._connections[address] = connection
             return connection

@@ -10,7 +10,7 @@ version that both sides support.
 from collections.abc import Generator, Iterator
 from struct import Struct as Layout
 
-from runnel.client.errors import InvalidResponse, UnsupportedVersion
+from runnel.client.errors import InvalidResponse, TlsFailed, UnsupportedVersion
 from runnel.messages.api_versions import ApiVersionsResponse
 from runnel.messages.exchange import Exchange, NoCommonVersion
 from runnel.wire import Buffer, MalformedMessage, Request, Response
@@ -20,6 +20,8 @@ RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 """The maximum size of a response; a larger length indicates another protocol."""
 
 _INT32 = Layout(">i")
+_TLS_ALERT = 0x1503
+"""How a TLS server's answer to clear text begins; no response is of this size, some 350 MB."""
 
 
 class FrameDecoder:
@@ -46,7 +48,7 @@ class FrameDecoder:
                 prefix, self._prefix = self._prefix, b""
             else:
                 prefix, view = bytes(view[:4]), view[4:]
-            length = _frame_length(prefix)
+            length = frame_length(prefix)
             if len(view) >= length:
                 yield view[:length]
                 view = view[length:]
@@ -63,8 +65,13 @@ class FrameDecoder:
         return view[taken:]
 
 
-def _frame_length(prefix: bytes) -> int:
+def frame_length(prefix: bytes | bytearray) -> int:
+    """The length of a response; InvalidResponse or TlsFailed if it cannot be one."""
     (length,) = _INT32.unpack(prefix)
+    if length >> 16 == _TLS_ALERT:
+        raise TlsFailed(
+            "the listener uses TLS: set security.protocol to SSL or SASL_SSL, or use the port of one without"
+        )
     if not 4 <= length <= RESPONSE_BYTES_MAX:
         raise InvalidResponse(f"invalid response size {length}: is this a Kafka listener?")
     return int(length)

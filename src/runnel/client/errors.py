@@ -7,6 +7,9 @@ ClientError                 base class
 ├── BrokerNotAvailable      a leader or coordinator is not in the cluster metadata
 ├── InvalidResponse         the response is not valid in Kafka's protocol
 ├── UnsupportedVersion      the broker and the client support no common version of an API
+├── InvalidProperty         a client property, such as ssl.truststore.location, is unknown or unusable
+├── TlsFailed               no TLS connection: certificates, versions, or one side does not speak TLS
+├── AuthenticationFailed    the broker did not accept the credentials, or the client not the broker
 └── BrokerError             an error code in a response
 """
 
@@ -56,6 +59,18 @@ class InvalidResponse(ClientError):
 
 class UnsupportedVersion(ClientError):
     """The broker and the client support no common version of an API."""
+
+
+class InvalidProperty(ClientError):
+    """A client property is unknown or unusable. The message names it and does not contain its value."""
+
+
+class TlsFailed(ClientError):
+    """A TLS connection could not be established, and another attempt would not change that."""
+
+
+class AuthenticationFailed(ClientError):
+    """The broker did not accept the credentials, or did not prove that it knows them."""
 
 
 class BrokerError(ClientError):

@@ -35,11 +35,17 @@ class SyncClient:
         timeout_s: float = 30.0,
         acks: str = "all",
         compression: str = "none",
+        properties: Mapping[str, str] | None = None,
     ) -> None:
+        """`properties` are those of Kafka's clients for TLS and SASL, such as `security.protocol`."""
         self._thread = LoopThread("runnel client")
         try:
             self._cluster, self._producer = self._thread.call(
-                _connect(bootstrap, client_id, timeout_s, acks, compression)
+                _connect(
+                    Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, properties=properties),
+                    acks,
+                    compression,
+                )
             )
         except BaseException:
             self._thread.close()
@@ -154,8 +160,6 @@ class SyncClient:
             return [message async for message in reader.messages_to_end()]
 
 
-async def _connect(
-    bootstrap: str | Sequence[str], client_id: str, timeout_s: float, acks: str, compression: str
-) -> tuple[Cluster, Producer]:
-    cluster = await Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s).__aenter__()
+async def _connect(cluster: Cluster, acks: str, compression: str) -> tuple[Cluster, Producer]:
+    await cluster.__aenter__()
     return cluster, Producer(cluster, acks=acks, compression=compression)

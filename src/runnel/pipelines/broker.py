@@ -12,10 +12,11 @@ from typing import TypeVar
 from runnel.client.admin import BROKER_DEFAULT, Admin
 from runnel.client.backoff import Backoff
 from runnel.client.cluster import Cluster, TopicView
-from runnel.client.errors import BrokerError, ClientError, NoBrokerAvailable, check
+from runnel.client.errors import BrokerError, ClientError, InvalidProperty, NoBrokerAvailable, check
 from runnel.client.groups import Groups
 from runnel.client.loop_thread import LoopThread
 from runnel.client.offsets import NOT_FOUND, READ_UNCOMMITTED, end_offsets, list_offsets, start_offsets
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -42,6 +43,7 @@ class BrokerView:
         timeout_s: float = 30.0,
         api_timeout_s: float | None = None,
         connect_timeout_s: float = 0.0,
+        properties: ClientProperties = NO_PROPERTIES,
     ) -> None:
         """`timeout_s` bounds one request; operations are retried for `api_timeout_s`.
 
@@ -51,10 +53,16 @@ class BrokerView:
         self.bootstrap = bootstrap
         try:
             cluster = Cluster(
-                bootstrap, client_id=client_id, timeout_s=timeout_s, api_timeout_s=api_timeout_s
+                bootstrap,
+                client_id=client_id,
+                timeout_s=timeout_s,
+                api_timeout_s=api_timeout_s,
+                properties=properties,
             )
         except ValueError as error:
             raise BadOption(f"kafka.bootstrap.servers: {error}") from None
+        except InvalidProperty as error:
+            raise BadOption(str(error)) from None
         self._cluster = cluster
         self._thread = LoopThread("runnel broker view")
         try:

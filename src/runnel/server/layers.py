@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from runnel.server.properties import BadProperties, parse_properties
+from runnel.model.properties import BadProperties, parse_properties
 
 ENVIRONMENT_PREFIX = "RUNNEL_SET_"
 

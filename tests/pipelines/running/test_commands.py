@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from runnel.client.properties import NO_PROPERTIES
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT
 from runnel.server.cli.pipeline.app import JobOrFile
 from runnel.server.cli.pipeline.options import JobOptions, job
@@ -64,6 +65,8 @@ def test_a_job_gets_its_own_options_and_the_shared_ones(call):
         "copy",
         JobOptions(
             bootstrap_given="h:1",
+            properties=NO_PROPERTIES,
+            properties_flag=None,
             bootstrap_flag="h:1",
             master="local[2]",
             settings={"a.b": "1", "c": "x=y"},

@@ -69,7 +69,7 @@ def test_names_are_taken_in_any_case():
         ({"txnFirstVersion": "0"}, "this is a write without a txnVersion"),
         ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "5"}, "this is the earlier 4"),
         ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "one"}, "'one' is not an integer"),
-        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is"),
+        ({"kafka.security.protocol": "TLS"}, "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
     ],
 )
 def test_invalid_options_are_rejected(given, complaint):

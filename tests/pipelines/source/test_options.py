@@ -79,7 +79,7 @@ def test_single_partitions() -> None:
         ("failOnDataLoss", "yes", "neither true nor false"),
         ("kafka.isolation.level", "serializable", "read_committed, read_uncommitted"),
         ("valueFormat", "xml", "bytes, string, json, avro"),
-        ("kafka.security.protocol", "SASL_SSL", "PLAINTEXT only"),
+        ("kafka.security.protocol", "TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("assign", '{"orders": [0]}', "one of the options subscribe, subscribePattern and assign"),
         ("valueSchema", "nowhere.avsc", "cannot be read"),
     ],

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from runnel.client.offsets import EARLIEST
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.batches import BatchArchiver, KnownTopic, TopicArchived
 from runnel.pipelines.archive.layout import (
@@ -22,6 +23,7 @@ from runnel.pipelines.archive.retention import remove_before
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import locked_checkpoint
+from runnel.pipelines.client_options import connection_options
 from runnel.pipelines.errors import BadCheckpoint, BadOption
 from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
@@ -50,6 +52,8 @@ class ArchiveOptions:
     bootstrap: str
     warehouse: str
     checkpoint: str
+    properties: ClientProperties = NO_PROPERTIES
+    """Client properties of TLS and SASL."""
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     namespace: str = NAMESPACE
@@ -121,7 +125,7 @@ def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) ->
 def _read_options(options: ArchiveOptions) -> dict[str, str]:
     """The options of the source. The raw value is kept, and decoded into another column."""
     options_ = {
-        "kafka.bootstrap.servers": options.bootstrap,
+        **connection_options(options.bootstrap, options.properties),
         "kafka.group.id": f"runnel-{options.namespace}",
         "kafka.client.id": "runnel-archive",
         "failOnDataLoss": str(not options.is_loss_accepted).lower(),
@@ -171,7 +175,7 @@ def _start(
 
 
 def _partitions(options: ArchiveOptions, source: SourceOptions) -> Topics:
-    with BrokerView(options.bootstrap) as broker:
+    with BrokerView(options.bootstrap, properties=options.properties) as broker:
         return subscribed(broker, source.subscription)
 
 
@@ -192,7 +196,7 @@ def _has_records(
     begin = begin or EARLIEST
     frame = (
         session.read.format("runnel")
-        .option("kafka.bootstrap.servers", options.bootstrap)
+        .options(**connection_options(options.bootstrap, options.properties))
         .option("assign", f'{{"{topic}": [{number}]}}')
         .option("startingOffsets", f'{{"{topic}": {{"{number}": {begin}}}}}')
         .option("endingOffsets", f'{{"{topic}": {{"{number}": {end}}}}}')

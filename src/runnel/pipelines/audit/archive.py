@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import Table
 from pyspark.sql import functions as F
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.layout import (
     NAMESPACE,
@@ -22,6 +23,7 @@ from runnel.pipelines.audit.checker import PartitionResult
 from runnel.pipelines.audit.comparison import Comparison
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.client_options import connection_options
 from runnel.pipelines.errors import NoSuchTable
 from runnel.pipelines.tables.catalog import open_catalog
 
@@ -57,6 +59,7 @@ def compare(
     archive: Archive,
     topic: str,
     results: Sequence[PartitionResult],
+    properties: ClientProperties = NO_PROPERTIES,
 ) -> ArchivedTopic:
     """Compare one topic with its table."""
     with open_catalog(archive.warehouse) as catalog:
@@ -67,7 +70,7 @@ def compare(
             missing = Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, topic, -1, -1, -1, str(error))
             return ArchivedTopic(topic, 0, 0, [missing])
         files = ArchiveFiles(table, topic)
-    log = _Log(bootstrap, topic, results)
+    log = _Log(bootstrap, properties, topic, results)
     # Read after the table was opened: all that it contains was in the log before.
     spans = log.spans()
     archived_to = archived_offsets(table.properties)
@@ -79,15 +82,23 @@ def compare(
 class _Log:
     """The log of one topic: when it was checked, and now."""
 
-    def __init__(self, bootstrap: str, topic: str, results: Sequence[PartitionResult]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        properties: ClientProperties,
+        topic: str,
+        results: Sequence[PartitionResult],
+    ) -> None:
         self.topic = topic
         self.results = results
         self._bootstrap = bootstrap
+        self._properties = properties
         self._partitions = [TopicPartition(topic, result.partition) for result in results]
 
     def spans(self) -> OffsetRanges:
         """The current offset range of each partition."""
-        with BrokerView(self._bootstrap, client_id="runnel-audit") as broker:
+        view = BrokerView(self._bootstrap, properties=self._properties, client_id="runnel-audit")
+        with view as broker:
             ends = broker.latest_offsets(self._partitions)
             starts = broker.earliest_offsets(self._partitions)
         return {each.partition: (starts[each], ends[each]) for each in self._partitions}
@@ -101,7 +112,7 @@ class _Log:
         ends = {self.topic: {str(partition): end for partition, (_, end) in ranges.items()}}
         return (
             session.read.format("runnel")
-            .option("kafka.bootstrap.servers", self._bootstrap)
+            .options(**connection_options(self._bootstrap, self._properties))
             .option("assign", json.dumps({self.topic: sorted(ranges)}))
             .option("startingOffsets", json.dumps(starts))
             .option("endingOffsets", json.dumps(ends))

@@ -1,7 +1,7 @@
 """A Spark data source with one row per record batch of a log; each task reads one split."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,10 +10,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from runnel.client.properties import ClientProperties
 from runnel.pipelines.audit.batch_summary import COLUMNS, BatchSummary
 from runnel.pipelines.audit.broker_batches import read_broker_split
 from runnel.pipelines.audit.folder import read_file_split
 from runnel.pipelines.audit.splits import FileSplit, OffsetSplit
+from runnel.pipelines.client_options import read_client_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +40,12 @@ Split = OffsetSplit | FileSplit
 
 
 def batch_summaries(
-    session: "SparkSession", bootstrap: str, splits: Sequence[tuple[Split, int]]
+    session: "SparkSession", connection: Mapping[str, str], splits: Sequence[tuple[Split, int]]
 ) -> "DataFrame":
     """A DataFrame with one row per batch; each split comes with the log start offset."""
     session.dataSource.register(RawBatches)
     rows = [[type(split).__name__, asdict(split), start] for split, start in splits]
-    return session.read.format(RawBatches.name()).options(bootstrap=bootstrap, splits=json.dumps(rows)).load()
+    return session.read.format(RawBatches.name()).options(**connection, splits=json.dumps(rows)).load()
 
 
 class RawBatches(DataSource):
@@ -57,7 +59,8 @@ class RawBatches(DataSource):
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RawBatchesReader(self.options["bootstrap"], self.options["splits"])
+        properties = read_client_properties(self.options)
+        return RawBatchesReader(self.options["kafka.bootstrap.servers"], properties, self.options["splits"])
 
 
 class SplitPartition(InputPartition):
@@ -72,8 +75,9 @@ class SplitPartition(InputPartition):
 class RawBatchesReader(DataSourceReader):
     """Reads splits."""
 
-    def __init__(self, bootstrap: str, splits: str) -> None:
+    def __init__(self, bootstrap: str, properties: ClientProperties, splits: str) -> None:
         self._bootstrap = bootstrap
+        self._properties = properties
         self._splits = splits
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -89,7 +93,7 @@ class RawBatchesReader(DataSourceReader):
         split = partition.split
         if isinstance(split, FileSplit):
             return arrow_batches(read_file_split(split, partition.start_offset))
-        return arrow_batches(read_broker_split(self._bootstrap, split))
+        return arrow_batches(read_broker_split(self._bootstrap, split, self._properties))
 
 
 def arrow_batches(summaries: Iterable[BatchSummary]) -> Iterator[pa.RecordBatch]:

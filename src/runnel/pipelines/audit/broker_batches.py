@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import check
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -36,9 +37,11 @@ _READ_ERRORS = frozenset(
 """Errors of a broker that cannot read its own files."""
 
 
-def read_broker_split(bootstrap: str, split: OffsetSplit) -> Iterator[BatchSummary]:
+def read_broker_split(
+    bootstrap: str, split: OffsetSplit, properties: ClientProperties = NO_PROPERTIES
+) -> Iterator[BatchSummary]:
     """The summaries of all batches that start in a split, in log order."""
-    with BrokerView(bootstrap, client_id="runnel-audit") as broker:
+    with BrokerView(bootstrap, properties=properties, client_id="runnel-audit") as broker:
         yield from _SplitReader(broker, split).summaries()
 
 

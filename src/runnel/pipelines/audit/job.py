@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit.archive import Archive, ArchivedTopic, compare
 from runnel.pipelines.audit.batches import Split, batch_summaries
@@ -18,6 +19,7 @@ from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
 from runnel.pipelines.audit.folder import partitions_of
 from runnel.pipelines.audit.splits import split_offsets
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.client_options import connection_options
 from runnel.pipelines.errors import BadOption, PipelineError
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.restore.data_folder import locked_data_folder
@@ -33,6 +35,8 @@ class AuditOptions:
     """The options of an audit."""
 
     bootstrap: str | None = None
+    properties: ClientProperties = NO_PROPERTIES
+    """Client properties of TLS and SASL."""
     folder: Path | None = None
     """The data folder of a stopped broker, instead of a running broker."""
     topics: tuple[str, ...] = ()
@@ -45,6 +49,11 @@ class AuditOptions:
     report: Path | None = None
     """The folder for the report; None writes none."""
     offsets_per_task: int = OFFSETS_PER_TASK
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options with which Spark connects to the cluster."""
+        return connection_options(self.bootstrap or "", self.properties)
 
 
 @dataclass(slots=True)
@@ -71,7 +80,7 @@ def run(session: "SparkSession", options: AuditOptions, progress: Progress) -> A
     with held:
         info, splits, positions = _plan(options)
         with progress.tasks(session, "reading every batch"):
-            results = check_partitions(batch_summaries(session, options.bootstrap or "", splits), info)
+            results = check_partitions(batch_summaries(session, options.connection, splits), info)
     findings = check_counts(options.expected, results) + check_groups(positions, results)
     findings += _retention(results)
     archived = _archived(session, options, results, progress)
@@ -143,7 +152,7 @@ def _plan(
         return *_plan_folder(options, options.folder), {}
     if options.bootstrap is None:
         raise BadOption("nothing to audit: set a broker, or the data folder of a stopped broker")
-    with BrokerView(options.bootstrap, client_id="runnel-audit") as broker:
+    with BrokerView(options.bootstrap, properties=options.properties, client_id="runnel-audit") as broker:
         # Committed offsets first: a group that consumes meanwhile must not be beyond the end.
         positions = {group: broker.group_offsets(group) for group in broker.groups()}
         info = _broker_info(broker, options)
@@ -236,5 +245,7 @@ def _archived(
     for topic in topics:
         own = [result for result in results if result.topic == topic]
         with progress.tasks(session, f"comparing {topic} with its archive"):
-            archived.append(compare(session, options.bootstrap, options.archive, topic, own))
+            archived.append(
+                compare(session, options.bootstrap, options.archive, topic, own, options.properties)
+            )
     return archived

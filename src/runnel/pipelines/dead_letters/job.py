@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.client_options import connection_options
 from runnel.pipelines.dead_letters.letter import DEAD_LETTERS, Letter
 from runnel.pipelines.dead_letters.letter_filter import LetterFilter
 from runnel.pipelines.dead_letters.reading import (
@@ -33,6 +35,8 @@ class DeadLetterOptions:
     """The options of the job."""
 
     bootstrap: str
+    properties: ClientProperties = NO_PROPERTIES
+    """Client properties of TLS and SASL."""
     topics: tuple[str, ...] = ()
     """Dead-letter topics; empty for all topics with the usual suffix."""
     choice: LetterFilter = ALL
@@ -40,6 +44,11 @@ class DeadLetterOptions:
     dry_run: bool = False
     """With `redrive`: report what would be redriven."""
     limit: int | None = None
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options with which Spark connects to the cluster."""
+        return connection_options(self.bootstrap, self.properties)
 
 
 @dataclass(slots=True)
@@ -53,7 +62,9 @@ class DeadLetterOutcome:
 
 def run(session: "SparkSession", options: DeadLetterOptions, progress: Progress) -> DeadLetterOutcome:
     """Group dead letters, and redrive selected ones if requested."""
-    with BrokerView(options.bootstrap, client_id="runnel-dead-letters") as broker:
+    with BrokerView(
+        options.bootstrap, properties=options.properties, client_id="runnel-dead-letters"
+    ) as broker:
         names = {view.name for view in broker.topics()}
         topics = options.topics or tuple(sorted(name for name in names if name.endswith(DEAD_LETTERS)))
         for topic in options.topics:
@@ -61,7 +72,7 @@ def run(session: "SparkSession", options: DeadLetterOptions, progress: Progress)
         outcome = DeadLetterOutcome([], is_dry_run=options.dry_run)
         if not topics:
             return outcome
-        letters = letters_frame(session, options.bootstrap, topics)
+        letters = letters_frame(session, options.connection, topics)
         if options.redrive:
             limit = options.limit
             for topic in topics:
@@ -69,7 +80,7 @@ def run(session: "SparkSession", options: DeadLetterOptions, progress: Progress)
                 outcome.redriven.append(redriven)
                 limit = None if limit is None else limit - redriven.letters
         with progress.tasks(session, "grouping dead letters"):
-            marked = marked_frame(session, options.bootstrap, _with_marks(broker, topics))
+            marked = marked_frame(session, options.connection, _with_marks(broker, topics))
             outcome.groups = groups_of(session, letters, marked, options.choice)
     return outcome
 
@@ -99,7 +110,7 @@ def _chosen(
     letters: "DataFrame",
     with_marks: Mapping[str, bytes],
 ) -> Iterator[Letter]:
-    chosen = chosen_frame(letters, marked_frame(session, options.bootstrap, with_marks), options.choice)
+    chosen = chosen_frame(letters, marked_frame(session, options.connection, with_marks), options.choice)
     return map(letter_of_row, chosen.toLocalIterator())
 
 

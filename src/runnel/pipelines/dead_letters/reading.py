@@ -47,16 +47,20 @@ class LetterGroup:
     samples: list[Letter]
 
 
-def letters_frame(session: "SparkSession", bootstrap: str, topics: Sequence[str]) -> "DataFrame":
+def letters_frame(
+    session: "SparkSession", connection: Mapping[str, str], topics: Sequence[str]
+) -> "DataFrame":
     """All records of dead-letter topics, headers included; timestamps in milliseconds.
 
     As numbers, because timestamps of records may be outside the range of Python's datetime.
     """
-    letters = _topic_frame(session, bootstrap, topics)
+    letters = _topic_frame(session, connection, topics)
     return letters.withColumn("timestamp", F.unix_millis("timestamp"))
 
 
-def marked_frame(session: "SparkSession", bootstrap: str, topics: Mapping[str, bytes]) -> "DataFrame":
+def marked_frame(
+    session: "SparkSession", connection: Mapping[str, str], topics: Mapping[str, bytes]
+) -> "DataFrame":
     """The positions of redriven letters; `topics` are those with marks, with their ids.
 
     Marks of a deleted topic of the same name are skipped. Marks without an id are of brokers without
@@ -64,7 +68,7 @@ def marked_frame(session: "SparkSession", bootstrap: str, topics: Mapping[str, b
     """
     if not topics:
         return session.createDataFrame([], "topic string, partition int, offset bigint")
-    marks = _topic_frame(session, bootstrap, [topic + MARKS for topic in topics])
+    marks = _topic_frame(session, connection, [topic + MARKS for topic in topics])
     named = marks.select(
         F.expr(f"substring(topic, 1, length(topic) - {len(MARKS)})").alias("topic"),
         F.split(F.col("key").cast("string"), ":").alias("words"),
@@ -195,10 +199,7 @@ def _group(row: "Row", samples: dict[tuple[str, int, int], Letter]) -> LetterGro
     )
 
 
-def _topic_frame(session: "SparkSession", bootstrap: str, topics: Sequence[str]) -> "DataFrame":
-    return (
-        session.read.format("runnel")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", ",".join(topics))
-        .load()
-    )
+def _topic_frame(
+    session: "SparkSession", connection: Mapping[str, str], topics: Sequence[str]
+) -> "DataFrame":
+    return session.read.format("runnel").options(**connection).option("subscribe", ",".join(topics)).load()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
+from runnel.pipelines.client_options import connection_options
 from runnel.pipelines.declared.findings import Position
 from runnel.pipelines.declared.tree import Scalar
 from runnel.pipelines.upkeep import UpkeepPolicy
@@ -189,3 +191,10 @@ class Declaration:
     """Names of sources and steps with errors."""
     sink_inputs: Mapping[str, Reference] = field(default_factory=dict)
     """The input of every sink, including sinks with errors."""
+    properties: ClientProperties = NO_PROPERTIES
+    """Client properties of TLS and SASL."""
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options with which Spark connects to the cluster."""
+        return connection_options(self.broker, self.properties)

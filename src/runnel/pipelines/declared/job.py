@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from runnel.client.properties import ClientProperties
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import locked_checkpoint
 from runnel.pipelines.declared.counting import Counting, Outcome
@@ -55,6 +56,7 @@ class DeclaredOptions:
     once: bool | None = None
     checkpoint: str | None = None
     broker: str | None = None
+    properties: ClientProperties | None = None
     in_doubt: str = "fail"
     """How to handle a batch whose outcome is unknown: `fail`, `write` or `skip`."""
 
@@ -64,13 +66,17 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
     declaration = options.declaration
     if options.broker is not None:
         declaration = replace(declaration, broker=options.broker)
+    if options.properties is not None:
+        declaration = replace(declaration, properties=options.properties)
     checkpoint = options.checkpoint or declaration.checkpoint
     own = own_session(session, declaration.settings)
     counting = Counting(progress, declaration)
     for location in _locations(declaration):
         check_location(session, location)
     with ExitStack() as held:
-        with BrokerView(declaration.broker, client_id=f"runnel-{declaration.name}") as broker:
+        with BrokerView(
+            declaration.broker, client_id=f"runnel-{declaration.name}", properties=declaration.properties
+        ) as broker:
             # First, so that nothing is changed for another pipeline or another cluster.
             folders = _held_folders(declaration, checkpoint, broker.cluster_id(), held)
             check_timeouts(declaration, broker)
@@ -196,7 +202,7 @@ class _QueryStarter:
         rows = dead_letter_frame(self._session, source, self._declaration.name, options)
         # A record that was compressed must fit again.
         more = {"inDoubt": self._in_doubt, "kafka.compression.type": "zstd"}
-        writer = topic_writer(rows, self._declaration.broker, "exactly-once", "append", None, more)
+        writer = topic_writer(rows, self._declaration.connection, "exactly-once", "append", None, more)
         return start_with_retries(lambda: started(writer, dead_letter_query(source), self._trigger, folder))
 
     def _frames(self, sink: Sink) -> Frames:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
+from runnel.pipelines.client_options import PROPERTIES_FILE, read_client_properties
 from runnel.pipelines.declared import values
 from runnel.pipelines.declared.declaration import Declaration, Reference, Sink, Trigger
 from runnel.pipelines.declared.findings import Findings, Position, did_you_mean
@@ -14,6 +16,7 @@ from runnel.pipelines.declared.sink_sections import located, read_sink, sink_inp
 from runnel.pipelines.declared.tree import Entry, Node, Scalar, described, parse
 from runnel.pipelines.declared.tree import Mapping as MappingNode
 from runnel.pipelines.declared.values import Key, Section
+from runnel.pipelines.errors import BadOption
 
 BROKER = "127.0.0.1:9092"
 TRIGGER_MS = 10_000
@@ -47,6 +50,7 @@ TOP_KEYS = {
     "broker": Key(
         values.matching(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", "bootstrap servers, such as 127.0.0.1:9092")
     ),
+    "broker-properties": Key(values.text("a file with client properties, such as security.protocol")),
     "trigger": Key(_trigger),
     "checkpoint": Key(values.text("a directory")),
     "settings": Key(values.settings("Spark settings, such as spark.sql.shuffle.partitions")),
@@ -105,7 +109,23 @@ def _declaration(
         sinks=_sinks(section, folder, findings),
         broken=frozenset(broken),
         sink_inputs=_sink_inputs(section),
+        properties=_properties(section, folder, environment, findings),
     )
+
+
+def _properties(
+    section: Section, folder: Path, environment: Mapping[str, str], findings: Findings
+) -> ClientProperties:
+    """The client properties of the file that the pipeline or the environment names."""
+    named = section.get("broker-properties")
+    path = str(folder / named) if named else environment.get("RUNNEL_COMMAND_CONFIG")
+    if not path:
+        return NO_PROPERTIES
+    try:
+        return read_client_properties({PROPERTIES_FILE: path})
+    except BadOption as error:
+        findings.error(section.position_of("broker-properties" if named else "name"), str(error))
+        return NO_PROPERTIES
 
 
 def _named(

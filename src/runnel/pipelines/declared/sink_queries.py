@@ -41,7 +41,9 @@ def start_query(
             more = {"inDoubt": in_doubt}
             if target.transaction_timeout_ms is not None:
                 more["transactionTimeoutMs"] = str(target.transaction_timeout_ms)
-            writer = topic_writer(rows, declaration.broker, target.delivery, sink.mode, target.topic, more)
+            writer = topic_writer(
+                rows, declaration.connection, target.delivery, sink.mode, target.topic, more
+            )
         case TableTarget() as target:
             writer = frame.writeStream.foreachBatch(table_batches(frame, target))
         case ParquetTarget() as target:
@@ -82,10 +84,15 @@ def check_timeouts(declaration: Declaration, broker: BrokerView) -> None:
 
 
 def topic_writer(
-    rows: "DataFrame", broker: str, delivery: str, mode: str, topic: str | None, more: Mapping[str, str]
+    rows: "DataFrame",
+    connection: Mapping[str, str],
+    delivery: str,
+    mode: str,
+    topic: str | None,
+    more: Mapping[str, str],
 ) -> "DataStreamWriter":
     """A writer to a topic, or to the topic in the column `topic`."""
-    options = {"kafka.bootstrap.servers": broker, "delivery": delivery, **more}
+    options = {**connection, "delivery": delivery, **more}
     if topic is not None:
         options["topic"] = topic
     if mode == "append":

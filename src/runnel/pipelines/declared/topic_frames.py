@@ -22,7 +22,7 @@ def read_options_of(
 ) -> dict[str, str]:
     """The options of the format runnel that read this source for one query."""
     options = {
-        "kafka.bootstrap.servers": declaration.broker,
+        **declaration.connection,
         "kafka.group.id": f"{declaration.name}.{query}",
         "kafka.client.id": f"runnel-{declaration.name}",
         "failOnDataLoss": str(source.fails_on_data_loss).lower(),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import UnknownTopic
 from runnel.pipelines.insights.broker_facts import Disks, GroupLag, disks_of, lags_of, readers_of
@@ -36,6 +37,8 @@ class InsightsOptions:
     """The options of the job."""
 
     bootstrap: str
+    properties: ClientProperties = NO_PROPERTIES
+    """Client properties of TLS and SASL."""
     topics: tuple[str, ...] = ()
     """Empty for all topics except internal ones."""
     since_ms: int | None = None
@@ -99,7 +102,7 @@ def run(session: "SparkSession", options: InsightsOptions, progress: Progress) -
     state = _read_state(options)
     partitions = sum(facts.partitions for facts in state.facts)
     names = tuple(facts.topic for facts in state.facts)
-    window = ReadWindow(options.bootstrap, names, options.since_ms, now_ms)
+    window = ReadWindow(options.bootstrap, names, options.since_ms, now_ms, options.properties)
     traffic: dict[str, TopicTraffic] = {}
     step_ms = STEPS_MS[0]
     commits: list[GroupCommit] = []
@@ -231,7 +234,7 @@ def lag_now(lags: Sequence[GroupLag]) -> dict[str, int]:
 
 
 def _read_state(options: InsightsOptions) -> _BrokerState:
-    with BrokerView(options.bootstrap, client_id="runnel-insights") as broker:
+    with BrokerView(options.bootstrap, properties=options.properties, client_id="runnel-insights") as broker:
         names = tuple(dict.fromkeys(options.topics)) or tuple(view.name for view in broker.topics())
         disks = disks_of(broker)
         readers = readers_of(broker)

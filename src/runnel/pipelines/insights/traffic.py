@@ -8,6 +8,8 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
+from runnel.pipelines.client_options import connection_options
 from runnel.pipelines.insights.commits import OFFSETS_TOPIC, read_key, read_offset
 from runnel.pipelines.insights.lag import GroupCommit
 
@@ -79,6 +81,7 @@ class ReadWindow:
     since_ms: int | None
     until_ms: int
     """The time of the run."""
+    properties: ClientProperties = NO_PROPERTIES
 
     @property
     def valid_range_ms(self) -> tuple[int, int]:
@@ -280,7 +283,7 @@ def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _records(session: "SparkSession", window: ReadWindow, topics: Sequence[str]) -> "DataFrame":
     reader = (
         session.read.format("runnel")
-        .option("kafka.bootstrap.servers", window.bootstrap)
+        .options(**connection_options(window.bootstrap, window.properties))
         .option("subscribe", ",".join(topics))
         .option("includeHeaders", "false")
         # Records that retention deletes meanwhile are not an error.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from runnel.client.errors import BrokerError
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.layout import (
@@ -76,6 +77,8 @@ class RestoreOptions:
     partitions: int | None = None
     is_appending: bool = False
     transaction_records: int = 50_000
+    properties: ClientProperties = NO_PROPERTIES
+    """Client properties of TLS and SASL."""
 
 
 @dataclass(slots=True)
@@ -124,7 +127,10 @@ class _Source:
 def run(session: "SparkSession", options: RestoreOptions, progress: Progress) -> RestoreOutcome:
     """Restore a topic. After a crash, run it again with the same options: it resumes."""
     target = _target(options)
-    with BrokerView(options.bootstrap) as broker, _source(session, options, progress) as source:
+    with (
+        BrokerView(options.bootstrap, properties=options.properties) as broker,
+        _source(session, options, progress) as source,
+    ):
         outcome = RestoreOutcome(
             options.topic, target.topic, damages=list(source.damages), notes=list(source.notes)
         )
@@ -153,6 +159,7 @@ def _target(options: RestoreOptions) -> RestoreTarget:
         transaction_records=options.transaction_records,
         until_ms=options.until_ms,
         until_offsets=dict(options.until_offsets),
+        properties=options.properties,
     )
 
 
@@ -363,7 +370,7 @@ def _offsets_of_group(
 ) -> dict[int, int]:
     known = source.groups.get(group, {})
     if options.groups_bootstrap is not None:
-        with BrokerView(options.groups_bootstrap) as other:
+        with BrokerView(options.groups_bootstrap, properties=options.properties) as other:
             known = committed_by(other, group, options.topic)
     elif options.folder is None:
         # The broker is more recent than the archive, if it is the archived one.

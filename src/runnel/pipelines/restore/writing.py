@@ -17,6 +17,7 @@ from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError
 from runnel.client.loop_thread import LoopThread
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.client.transactions import Transactions
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import pipeline_error
@@ -57,6 +58,7 @@ class RestoreTarget:
     transaction_bytes: int = 64 * 1024 * 1024
     until_ms: int | None = None
     until_offsets: Mapping[int, int] = field(default_factory=dict)
+    properties: ClientProperties = NO_PROPERTIES
 
     def check(self, number: int, state: RestoreState) -> None:
         """Check that a partition can be written to, given its state."""
@@ -129,7 +131,7 @@ class _PartitionWriter:
         self.number = number
         self._target = target
         self._partition = TopicPartition(target.topic, number)
-        self._cluster = Cluster(target.bootstrap, client_id="runnel-restore")
+        self._cluster = Cluster(target.bootstrap, client_id="runnel-restore", properties=target.properties)
         self._transactions = Transactions(self._cluster)
         self._transactional_id = f"runnel-restore-{self._partition}"
         self._identity: ProducerIdentity | None = None

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runnel.batch.compression import Compression
+from runnel.client.properties import ClientProperties
+from runnel.pipelines.client_options import read_client_properties
 from runnel.pipelines.errors import BadOption
 from runnel.pipelines.source.options import check_names
 
@@ -28,6 +30,7 @@ WRITE_OPTIONS = (
     "kafka.batch.size",
     "kafka.delivery.timeout.ms",
     "kafka.client.id",
+    "kafka.properties.file",
     "kafka.security.protocol",
 )
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -61,15 +64,13 @@ class SinkOptions:
     batch_bytes: int
     delivery_timeout_s: float
     client_id: str
+    properties: ClientProperties
 
 
 def write_options(given: Mapping[str, str]) -> SinkOptions:
     """Parse the options; BadOption, with the accepted values, if one is invalid."""
     options = {name.lower(): value.strip() for name, value in given.items()}
     check_names(options, WRITE_OPTIONS)
-    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise BadOption(f"kafka.security.protocol={protocol} is not supported yet: only PLAINTEXT is")
     servers = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
     if not servers:
         raise BadOption("the option kafka.bootstrap.servers is missing; it looks like 127.0.0.1:9092")
@@ -88,6 +89,7 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
         batch_bytes=_number(options, "kafka.batch.size", BATCH_BYTES, least=1),
         delivery_timeout_s=_number(options, "kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS, least=1) / 1000,
         client_id=options.get("kafka.client.id") or "runnel-spark",
+        properties=read_client_properties(options),
     )
 
 

@@ -56,6 +56,7 @@ def connected(options: SinkOptions, outage_max_s: float) -> BrokerView:
     return BrokerView(
         options.bootstrap_servers,
         client_id=options.client_id,
+        properties=options.properties,
         api_timeout_s=outage_max_s,
         connect_timeout_s=outage_max_s,
     )

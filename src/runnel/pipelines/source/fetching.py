@@ -10,6 +10,8 @@ from runnel.batch.errors import CorruptBatch
 from runnel.client.cluster import parse_addresses
 from runnel.client.errors import BrokerError, ClientError, NoBrokerAvailable, check
 from runnel.client.offsets import EARLIEST, LATEST
+from runnel.client.properties import NO_PROPERTIES, ClientProperties
+from runnel.client.security import ClientSecurity, security_of
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.messages.list_offsets import (
     ListOffsetsPartition,
@@ -54,6 +56,7 @@ class FetchSettings:
     """How long brokers may be unavailable, or behind, until the task fails."""
     max_bytes: int
     fail_on_data_loss: bool
+    properties: ClientProperties = NO_PROPERTIES
 
 
 class RangeFetcher:
@@ -74,6 +77,7 @@ class RangeFetcher:
         self._cursor = Cursor(partition, start, end, settings.isolation)
         self._max_bytes = settings.max_bytes
         self._connection: BlockingConnection | None = None
+        self._security: ClientSecurity | None = None
         self._in_flight = False
         self._deadline = 0.0
 
@@ -286,10 +290,13 @@ class RangeFetcher:
         return self._connect(*addresses[-1])
 
     def _connect(self, host: str, port: int) -> BlockingConnection:
+        # Kept: the next connection need not read files again.
+        self._security = self._security or security_of(self._settings.properties)
         return BlockingConnection(
             host,
             port,
             client_id=self._settings.client_id,
+            security=self._security,
             # A fetch may wait for records at the broker.
             timeout_s=min(REQUEST_TIMEOUT_S, self._settings.timeout_s) + FETCH_WAIT_MS / 1000,
         )

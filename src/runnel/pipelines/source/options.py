@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from runnel.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from runnel.client.properties import ClientProperties
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.client_options import is_client_option, read_client_properties
 from runnel.pipelines.errors import BadOption
 from runnel.pipelines.source.admission import (
     BYTES_PER_TRIGGER,
@@ -47,6 +49,7 @@ READ_OPTIONS = (
     "kafka.isolation.level",
     "kafka.group.id",
     "kafka.client.id",
+    "kafka.properties.file",
     "kafka.security.protocol",
     "kafka.max.partition.fetch.bytes",
 )
@@ -63,7 +66,6 @@ FOREIGN_OPTIONS = frozenset(
         "kafka.group.protocol",
         "kafka.client.rack",
         "kafka.client.dns.lookup",
-        "kafka.security.providers",
         "path",
         "paths",
         "topic",
@@ -135,13 +137,13 @@ class SourceOptions:
     client_id: str
     fetch_timeout_ms: int
     fetch_bytes: int
+    properties: ClientProperties
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Parse the options; BadOption if one is invalid."""
     options = {name.lower(): value for name, value in given.items()}
     check_names(options, READ_OPTIONS)
-    _check_security(options)
     subscription = _subscription(options)
     return SourceOptions(
         bootstrap_servers=_bootstrap_servers(options),
@@ -163,6 +165,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         fetch_bytes=min(
             _positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES, FETCH_BYTES_MAX
         ),
+        properties=read_client_properties(options),
     )
 
 
@@ -171,20 +174,11 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     names = {name.lower(): name for name in known}
     for name in given:
         lowered = name.lower()
-        if lowered in names or lowered in FOREIGN_OPTIONS:
+        if lowered in names or lowered in FOREIGN_OPTIONS or is_client_option(lowered):
             continue
         close = difflib.get_close_matches(lowered, names, n=1, cutoff=CLOSE)
         if close:
             raise BadOption(f"unknown option {name!r}; did you mean {names[close[0]]!r}?")
-
-
-def _check_security(options: Mapping[str, str]) -> None:
-    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise BadOption(
-            f"kafka.security.protocol={protocol} is not supported: this source supports PLAINTEXT only. "
-            "Spark's Kafka connector, format kafka, supports TLS and SASL"
-        )
 
 
 def _bootstrap_servers(options: Mapping[str, str]) -> str:

@@ -32,6 +32,7 @@ def read_range(options: SourceOptions, schema: StructType, whole: Range) -> Iter
         options.fetch_timeout_ms / 1000,
         options.fetch_bytes,
         options.fail_on_data_loss,
+        options.properties,
     )
     rows = RowBuilder(options, schema)
     fetcher = RangeFetcher(settings, whole.partition, whole.start, whole.end, whole.topic_id)

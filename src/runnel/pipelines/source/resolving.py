@@ -28,6 +28,7 @@ def connected(options: SourceOptions) -> BrokerView:
     return BrokerView(
         options.bootstrap_servers,
         client_id=options.client_id,
+        properties=options.properties,
         api_timeout_s=outage_max_s,
         connect_timeout_s=min(CONNECT_TIMEOUT_S, outage_max_s),
     )

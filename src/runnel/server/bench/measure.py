@@ -192,7 +192,10 @@ async def _connections(
     for index in range(max(plan.connections, len(groups))):
         leader, led = groups[index % len(groups)]
         node = cluster.nodes[leader]
-        connections[await Connection.open(node.host, node.port, client_id="runnel-bench")] = led
+        connection = await Connection.open(
+            node.host, node.port, client_id="runnel-bench", security=cluster.security
+        )
+        connections[connection] = led
     return connections
 
 

@@ -19,6 +19,7 @@ from runnel.server.cli import (
     user,
     version,
 )
+from runnel.server.cli.connecting import add_client_options
 from runnel.server.cli.pipeline import app as pipeline
 from runnel.server.cli.root import BROKER, new_app
 
@@ -43,3 +44,4 @@ app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)
 app.command("version", rich_help_panel=ADMINISTRATION)(version.version)
+add_client_options(app)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from runnel.client.loop_thread import fastest_loop
+from runnel.server.cli.connecting import client_properties
 
 if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
@@ -24,9 +25,12 @@ def with_cluster(bootstrap: str, work: "Callable[[Cluster], Awaitable[T]]", *, t
     """Connect to the cluster, run `work`, disconnect."""
     from runnel.client.cluster import Cluster
 
+    properties = client_properties()
+    client_id = properties.text("client.id") or "runnel-cli"
+
     async def connected() -> T:
         try:
-            cluster = Cluster(bootstrap, client_id="runnel-cli", timeout_s=timeout_s)
+            cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, properties=properties)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--bootstrap-server") from None
         async with cluster:

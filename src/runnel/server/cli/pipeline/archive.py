@@ -122,6 +122,7 @@ def archive(
 
     chosen = ArchiveOptions(
         bootstrap=options.bootstrap,
+        properties=options.properties,
         warehouse=warehouse,
         checkpoint=options.checkpoint(_name(namespace, topics, pattern)),
         topics=tuple(topics or ()),

@@ -82,6 +82,7 @@ def audit(
 
     chosen = AuditOptions(
         bootstrap=None if folder else options.bootstrap,
+        properties=options.properties,
         folder=folder,
         topics=tuple(topics or ()),
         archive=Archive(archive, namespace) if archive else None,

@@ -84,6 +84,7 @@ def dead_letters(
     now_ms = round(time.time() * 1000)
     chosen = DeadLetterOptions(
         bootstrap=options.bootstrap,
+        properties=options.properties,
         topics=tuple(topics or ()),
         choice=LetterFilter(
             reason=reason,

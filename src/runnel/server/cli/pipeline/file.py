@@ -45,8 +45,9 @@ def file(options: JobOptions, file: File, in_doubt: InDoubtOption = InDoubt.FAIL
         declaration,
         once=options.once,
         checkpoint=options.checkpoint_given,
-        # Precedence: --bootstrap-server, the file, the environment.
+        # Precedence: the command line, the file, the environment.
         broker=options.bootstrap_flag,
+        properties=options.properties_flag,
         in_doubt=in_doubt.value,
     )
     run_job(

@@ -59,6 +59,7 @@ def insights(
     now_ms = round(time.time() * 1000)
     chosen = InsightsOptions(
         bootstrap=options.bootstrap,
+        properties=options.properties,
         topics=tuple(topics or ()),
         since_ms=None if since == "all" else parse_moment_ms(since, now_ms),
         report=report or report_folder("insights", now_ms),

@@ -5,11 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, cast
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast
 
 import typer
 
+from runnel.server.cli.connecting import client_properties
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Json, parse_settings
+
+if TYPE_CHECKING:
+    from runnel.client.properties import ClientProperties
 
 LOCAL = "local[*]"
 CHECKPOINTS = Path(".runnel") / "checkpoints"
@@ -85,6 +89,9 @@ class JobOptions:
     bootstrap_given: str | None
     bootstrap_flag: str | None
     """The same, but only if given on the command line, not by the environment."""
+    properties: "ClientProperties"
+    properties_flag: "ClientProperties | None"
+    """The same, but only if given on the command line, not by the environment."""
     master: str
     settings: dict[str, str]
     once: bool | None
@@ -147,11 +154,13 @@ def job(*, streams: bool) -> Callable[[Callable[Concatenate[JobOptions, P], None
 
 
 def _job_options(values: dict[str, Any], context: typer.Context) -> JobOptions:
-    source = context.get_parameter_source("bootstrap")
-    is_named = source is not None and source.name == "COMMANDLINE"
+    properties = client_properties()
+    has_properties = any(_is_named(context, name) for name in ("command_config", "command_properties"))
     return JobOptions(
         bootstrap_given=values["bootstrap"],
-        bootstrap_flag=values["bootstrap"] if is_named else None,
+        bootstrap_flag=values["bootstrap"] if _is_named(context, "bootstrap") else None,
+        properties=properties,
+        properties_flag=properties if has_properties else None,
         master=values["master"],
         settings=parse_settings(values["settings"]),
         once=values["once"],
@@ -160,3 +169,9 @@ def _job_options(values: dict[str, Any], context: typer.Context) -> JobOptions:
         metrics=values["metrics"],
         is_quiet=values["quiet"],
     )
+
+
+def _is_named(context: typer.Context, name: str) -> bool:
+    """Was the option given on the command line?"""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

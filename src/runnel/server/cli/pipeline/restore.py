@@ -109,6 +109,7 @@ def restore(
         return
     chosen = RestoreOptions(
         bootstrap=options.bootstrap,
+        properties=options.properties,
         topic=topic,
         target=to,
         warehouse=warehouse,

@@ -1,4 +1,4 @@
-r"""Java's properties format, in which Kafka's settings files are written.
+r"""Java's properties format, in which the settings of Kafka's brokers and clients are written.
 
     # a comment, as is a line that begins with !
     listeners=PLAINTEXT://:9092,\
@@ -61,5 +61,6 @@ def _character(escape: re.Match[str]) -> str:
     if len(code) == 5:
         return chr(int(code[1:], 16))
     if code == "u":
-        raise BadProperties(f"malformed escape in {escape.string!r}: \\u needs four hexadecimal digits")
+        # The text is not repeated: it may be a password.
+        raise BadProperties("malformed escape: \\u needs four hexadecimal digits")
     return _ESCAPES.get(code, code)
