@@ -51,6 +51,9 @@ log = logging.getLogger("runnel.net")
 class Listener:
     """Accepts connections, enforces limits, closes idle connections, and shuts down gracefully."""
 
+    open_session: Callable[[Session], None] | None = None
+    """Prepares the sessions of a listener whose clients authenticate."""
+
     def __init__(
         self,
         service: Service,
@@ -80,8 +83,6 @@ class Listener:
         self.sending_count = 0
         """Connections with unsent responses."""
         self.connections: set[Connection] = set()
-        self.open_session: Callable[[Session], None] | None = None
-        """Prepares the sessions of a listener whose clients authenticate."""
         self.now = self.loop.time()
         """Time of the last sweep: precise enough for idle timeouts, and free to read."""
         self._warnings = ClientWarnings(name, self.now)
