@@ -89,7 +89,6 @@ def test_an_unknown_config_of_sasl_is_rejected(name: str) -> None:
         ),
         ("num.io.threads", "8"),
         ("ssl.provider", ""),
-        ("authorizer.class.name", ""),
         ("listener.name.external.num.network.threads", "3"),
     ],
 )

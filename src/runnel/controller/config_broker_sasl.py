@@ -22,7 +22,7 @@ STRING, INT, LONG, LIST, PASSWORD = (
     ConfigType.LIST,
     ConfigType.PASSWORD,
 )
-MEDIUM, LOW = Importance.MEDIUM, Importance.LOW
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 FIXED = Scope.READ_ONLY
 
 SASL_CONFIGS = table(
@@ -34,7 +34,7 @@ SASL_CONFIGS = table(
          "and the users of PLAIN (user_alice). Set it for a mechanism of a listener."),
     _row("sasl.mechanism.inter.broker.protocol", STRING, "", None, MEDIUM, FIXED,
          "The mechanism by which brokers authenticate at each other."),
-    _row("sasl.mechanism.controller.protocol", STRING, "", None, MEDIUM, FIXED,
+    _row("sasl.mechanism.controller.protocol", STRING, "", None, HIGH, FIXED,
          "The mechanism by which nodes authenticate at controllers."),
     _row("sasl.server.max.receive.size", INT, 524288, at_least(1), MEDIUM, FIXED,
          "The maximum size of a request before authentication is complete."),
@@ -51,7 +51,7 @@ SASL_CONFIGS = table(
          "How often the keys are read again. A token with an unknown key causes it as well."),
     _row("sasl.oauthbearer.expected.issuer", STRING, None, None, LOW, FIXED,
          "The issuer that tokens must name; required for OAUTHBEARER."),
-    _row("sasl.oauthbearer.expected.audience", LIST, None, None, LOW, FIXED,
+    _row("sasl.oauthbearer.expected.audience", LIST, "", None, LOW, FIXED,
          "The audiences of which tokens must name one; required for OAUTHBEARER."),
     _row("sasl.oauthbearer.clock.skew.seconds", INT, 30, between(0, 3600), LOW, FIXED,
          "By how much the clocks of the identity provider and this node may differ."),
@@ -81,8 +81,16 @@ IGNORED_SASL_CONFIGS = frozenset({
     "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds",
     "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
     "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms",
-    "sasl.oauthbearer.header.urlencode", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.assertion.algorithm", "sasl.oauthbearer.assertion.claim.aud",
+    "sasl.oauthbearer.assertion.claim.exp.seconds", "sasl.oauthbearer.assertion.claim.iss",
+    "sasl.oauthbearer.assertion.claim.jti.include", "sasl.oauthbearer.assertion.claim.nbf.seconds",
+    "sasl.oauthbearer.assertion.claim.sub", "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file", "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.template.file", "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope", "sasl.oauthbearer.scope.claim.name",
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class",
     "sasl.server.callback.handler.class",

@@ -16,6 +16,7 @@ _PROMISES = (
     (r"ssl\.engine\.factory\.class$", "another implementation of TLS"),
     (r"sasl\.(server|client|login)\.callback\.handler\.class$", "authentication by a class"),
     (r"sasl\.login\.class$", "authentication by a class"),
+    (r"sasl\.oauthbearer\.jwt\.validator\.class$", "authentication by a class"),
     (r"security\.(?!inter\.broker\.protocol$)", "security providers"),
     (r"principal\.builder\.class$", "authentication"),
     (r"authorizer\.(?!class\.name$)", "authorization"),
@@ -32,6 +33,9 @@ _MECHANISM = re.compile(r"[^.]+\.(?=sasl\.|connections\.max\.reauth\.ms$)")
 
 _PROMISE_NOTHING = {
     "connections.max.reauth.ms": "0",
+    "sasl.oauthbearer.jwt.validator.class": (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"
+    ),
     "sasl.server.callback.handler.class": (
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     ),

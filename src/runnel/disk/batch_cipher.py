@@ -4,8 +4,8 @@ Nonces are random, never derived from offsets: after a truncation an offset is w
 segment holds far fewer than 2³² batches, up to which random nonces are safe. The tag also covers the header,
 the topic id and the partition, so that a stored batch is valid at its own offset of its own partition only.
 
-The library holds the GIL: a call of a mebibyte keeps other threads waiting for a millisecond or two. So callers
-do it batch by batch. Calls from several threads do not disturb each other.
+The library holds the GIL: a mebibyte keeps other threads waiting for a millisecond or two, so callers take
+one batch at a time. Calls from several threads do not disturb each other.
 """
 
 import os
