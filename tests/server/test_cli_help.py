@@ -52,6 +52,8 @@ def test_all_commands_are_listed():
         "produce",
         "consume",
         "storage random-uuid",
+        "storage random-key",
+        "storage rotate-key",
         "storage info",
         "storage format",
         "log dump",
