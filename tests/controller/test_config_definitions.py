@@ -54,7 +54,12 @@ RUNNEL_ONLY = {
     "broker.reconnect.timeout.ms",
     "cluster.id",
     "controller.quorum.unreachable.election.delay.ms",
+    "encryption.enable",
+    "encryption.master.key.command",
+    "encryption.master.key.file",
+    "encryption.master.key.refresh.ms",
     "flush.policy",
+    "log.encryption.enable",
     "log.flush.policy",
 }
 # Kafka accepts these, dynamically or as settings of its authorizer, but does not list them.

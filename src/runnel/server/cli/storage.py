@@ -49,7 +49,9 @@ def random_uuid() -> None:
 def random_key() -> None:
     """Print a random master key, for a file that encryption.master.key.file names.
 
-    Example: (umask 077 && runnel storage random-key > master.key)
+    The file must not be open to other users: set umask 077 before it is created.
+
+    Example: runnel storage random-key > master.key
     """
     import os
 
