@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from runnel.client.authentication import RENEWAL_MIN_S, authenticate, renewal_s
+from runnel.client.authentication import authenticate
+from runnel.security.sasl_login import RENEWAL_MIN_S, renewal_s
 from runnel.client.errors import AuthenticationFailed
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

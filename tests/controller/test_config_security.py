@@ -52,7 +52,9 @@ def test_all_security_configs_are_reported_at_once() -> None:
     ],
 )
 def test_configs_of_tls_are_rejected_if_no_listener_uses_it(settings: dict[str, str]) -> None:
-    with pytest.raises(BadConfig, match=f"{next(iter(settings))} is set, but the listener does not use TLS"):
+    with pytest.raises(
+        BadConfig, match=f"{next(iter(settings))} is set, but no listener to which it applies uses TLS"
+    ):
         Settings({"listeners": "PLAINTEXT://:9092", **settings})
 
 

@@ -142,7 +142,7 @@ def test_a_setting_that_promises_protection_stops_the_start(tmp_path, source):
     )
     assert (outcome.returncode, outcome.stdout) == (1, "")
     assert outcome.stderr.startswith("error: ") and outcome.stderr.count("\n") == 1
-    assert "ssl.keystore.location is set, but the listener does not use TLS" in outcome.stderr
+    assert "ssl.keystore.location is set, but no listener to which it applies uses TLS" in outcome.stderr
     assert not (tmp_path / "data").exists()
 
 

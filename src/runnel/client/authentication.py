@@ -15,14 +15,8 @@ from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthe
 from runnel.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from runnel.model.errors import ErrorCode
 from runnel.security.sasl_client import ClientMechanism, SaslFailed
+from runnel.security.sasl_login import ROUNDS_MAX
 from runnel.wire import Request, Response
-
-ROUNDS_MAX = 8
-"""More than any mechanism needs: a broker cannot keep a client busy."""
-RENEWAL_SHARES = 0.85, 0.95
-"""A session is renewed after a random share of its lifetime, as by Kafka's clients: not by all at once."""
-RENEWAL_MIN_S = 1.0
-"""Brokers refuse to authenticate a connection more often."""
 
 
 def authenticate(address: str, name: str, mechanism: ClientMechanism) -> Generator[Request, Response, int]:
@@ -44,14 +38,6 @@ def authenticate(address: str, name: str, mechanism: ClientMechanism) -> Generat
         if token is None:
             return max(answer.session_lifetime_ms, 0)
     raise AuthenticationFailed(f"{address} does not complete the authentication")
-
-
-def renewal_s(lifetime_ms: int, fraction: float) -> float | None:
-    """When to authenticate again, by a random fraction; None if the session has no end."""
-    if not lifetime_ms:
-        return None
-    least, most = RENEWAL_SHARES
-    return max(RENEWAL_MIN_S, lifetime_ms / 1000 * (least + (most - least) * fraction))
 
 
 def _check_handshake(handshake: SaslHandshakeResponse, address: str, name: str) -> None:

@@ -154,7 +154,8 @@ class Connection(asyncio.Protocol):
 
     async def _authenticate(self, timeout_s: float) -> None:
         """Exchange tokens until the broker accepts the credentials."""
-        from runnel.client.authentication import authenticate, renewal_s
+        from runnel.client.authentication import authenticate
+        from runnel.security.sasl_login import renewal_s
 
         assert self._security is not None
         name, mechanism = await asyncio.to_thread(self._security.new_mechanism)

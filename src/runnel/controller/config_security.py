@@ -83,8 +83,8 @@ def unenforced_security(static: Mapping[str, str]) -> str | None:
         if unused:
             choices = " or ".join(protocol.name for protocol in protocols)
             return (
-                f"{', '.join(unused)} is set, but the listener does not use {feature}: give it the protocol "
-                f"{choices} in listener.security.protocol.map, or remove the setting."
+                f"{', '.join(unused)} is set, but no listener to which it applies uses {feature}: set its "
+                f"protocol to {choices} in listener.security.protocol.map, or remove the setting."
             )
     return None
 

@@ -43,9 +43,6 @@ HEAD_BYTES = 16 * 1024
 LOGIN_SECONDS_MAX = 30
 """How long a step of an authentication may take. A repeated one waits for the requests in flight."""
 
-SESSION_SHARE = 0.85
-"""When a node authenticates again: after this share of its session, as Kafka's clients do at the earliest."""
-
 KEEPALIVE_SECONDS = 10
 """Silence after which the kernel probes a connection, and the interval of the probes."""
 
@@ -283,6 +280,7 @@ class _Link(asyncio.BufferedProtocol):
     def _login_answered(self, login: "SaslLogin", answered: "asyncio.Future[Any]") -> None:
         # Imported here: nodes without SASL do not need it.
         from runnel.security.sasl_client import SaslFailed
+        from runnel.security.sasl_login import renewal_s
 
         if self._has_ended or answered.exception() is not None:
             return
@@ -296,8 +294,8 @@ class _Link(asyncio.BufferedProtocol):
             self._send_login(login, request)
             return
         self._is_logging_in = False
-        if login.session_ms:
-            delay_s = login.session_ms * SESSION_SHARE / 1000
+        delay_s = renewal_s(login.session_ms, 0)
+        if delay_s is not None:
             self._next_login = self._loop.call_later(delay_s, self._log_in)
         self._send_waiting()
 

@@ -9,6 +9,21 @@ from runnel.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeRe
 from runnel.security.sasl_client import Credentials, SaslFailed, client_mechanism
 from runnel.wire import Request
 
+ROUNDS_MAX = 8
+"""More than any mechanism needs: a broker cannot keep a client busy."""
+RENEWAL_SHARES = 0.85, 0.95
+"""A session is renewed after a random share of its lifetime, as by Kafka's clients: not by all at once."""
+RENEWAL_MIN_S = 1.0
+"""Brokers refuse to authenticate a connection more often."""
+
+
+def renewal_s(lifetime_ms: int, fraction: float) -> float | None:
+    """When to authenticate again, by a random fraction; None if the session has no end."""
+    if not lifetime_ms:
+        return None
+    least, most = RENEWAL_SHARES
+    return max(RENEWAL_MIN_S, lifetime_ms / 1000 * (least + (most - least) * fraction))
+
 
 class SaslLogin:
     """One authentication at one broker."""
@@ -16,6 +31,7 @@ class SaslLogin:
     def __init__(self, mechanism: str, credentials: Credentials, nonce: str) -> None:
         self._mechanism = mechanism
         self._client = client_mechanism(mechanism, credentials, nonce)
+        self._rounds = 0
         self.session_ms = 0
         """How long the authentication is valid, once it is complete; 0 is forever."""
 
@@ -34,6 +50,9 @@ class SaslLogin:
             raise SaslFailed(response.error_message or f"error code {response.error_code}")
         token = self._client.respond(bytes(response.auth_bytes))
         if token is not None:
+            self._rounds += 1
+            if self._rounds >= ROUNDS_MAX:
+                raise SaslFailed("the broker does not complete the authentication")
             return SaslAuthenticateRequest(token)
         self.session_ms = response.session_lifetime_ms
         return None

@@ -143,7 +143,8 @@ class BlockingConnection:
 
     def _authenticate(self, security: ClientSecurity) -> None:
         """Authenticate, or authenticate again before the session ends (KIP-368)."""
-        from runnel.client.authentication import authenticate, renewal_s
+        from runnel.client.authentication import authenticate
+        from runnel.security.sasl_login import renewal_s
 
         name, mechanism = security.new_mechanism()
         steps = authenticate(self.address, name, mechanism)
