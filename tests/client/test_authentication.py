@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from runnel.client.authentication import authenticate
-from runnel.security.sasl_login import RENEWAL_MIN_S, renewal_s
 from runnel.client.errors import AuthenticationFailed
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from runnel.model.errors import ErrorCode
 from runnel.security.sasl_client import Credentials, client_mechanism
+from runnel.security.sasl_login import RENEWAL_MIN_S, renewal_s
 from runnel.wire import Request, Response
 
 ANNA = Credentials("anna", "hunter2")
