@@ -25,11 +25,6 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text) is not None
 
 
-def has_references(text: str) -> bool:
-    """Is there a reference in the text?"""
-    return _REFERENCE.search(text) is not None
-
-
 def resolved(text: str, name: str) -> str:
     """The text with the values of its references; InvalidProperty that names property `name` on failure."""
     if "${" not in text:

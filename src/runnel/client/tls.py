@@ -20,6 +20,8 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOT
 def new_context(properties: ClientProperties) -> ssl.SSLContext:
     """The context of a client; reads all files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As in Java, any certificate of the trust store is an anchor, not only that of a root.
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     _set_versions(context, properties)
     _load_trust(context, properties)
     _load_key(context, properties)

@@ -16,6 +16,7 @@ __all__ = [
     "Audit",
     "Authenticator",
     "Authorizer",
+    "Mutations",
     "Operation",
     "Permission",
     "Quotas",
