@@ -33,3 +33,11 @@ def test_fetches_of_observers_are_no_contact() -> None:
     core = leader(0)
     core.fetched(ReplicaKey(9, bytes(15) + b"9"), offset=5, leader_end_offset=5, now_ms=100)
     assert core.majority_ms == 0
+
+
+def test_a_majority_of_five_is_as_old_as_its_oldest_member() -> None:
+    nodes = [ReplicaKey(number, bytes([number]) * 16) for number in range(1, 6)]
+    core = Leader(nodes[0], 1, 0, Voters([Voter(key, ()) for key in nodes]), CHECK_MS, CHECK_MS)
+    core.fetched(nodes[1], offset=5, leader_end_offset=5, now_ms=100)
+    core.fetched(nodes[2], offset=5, leader_end_offset=5, now_ms=900)
+    assert core.majority_ms == 100

@@ -75,19 +75,15 @@ class Leader:
     """When expired observers are removed next."""
     duplicates: set[int] = field(default_factory=set)
     """Ids with which two nodes fetch, until they are reported."""
-    majority_ms: int = field(init=False)
-    """When a majority last fetched after it had received what it fetched before.
-
-    A voter that no response reaches still fetches, and elects another leader.
-    """
+    _began_ms: int = field(init=False)
     _recent: set[int] = field(default_factory=set)
     """Voters that fetched since the deadline was set."""
-    _reached: set[int] = field(default_factory=set)
-    """Voters that responses reached since `majority_ms`."""
+    _reached_ms: dict[int, int] = field(default_factory=dict)
+    """When each voter last fetched after it had received what it fetched before."""
 
     def __post_init__(self) -> None:
         self.leader_id = self.node.id
-        self.majority_ms = self.deadline_ms - self.check_quorum_ms
+        self._began_ms = self.deadline_ms - self.check_quorum_ms
         self._track(self.voters)
 
     def voters_changed(self, voters: Voters, now_ms: int) -> None:
@@ -105,7 +101,9 @@ class Leader:
             self.replicas[voter.key.id] = progress or Progress(voter.key)
         self.observers = {key: progress for key, progress in known.items() if progress.fetched_ms != NEVER}
         self._recent &= self.replicas.keys()
-        self._reached &= self.replicas.keys()
+        self._reached_ms = {
+            voter: reached_ms for voter, reached_ms in self._reached_ms.items() if voter in self.replicas
+        }
 
     # -- what is committed
 
@@ -151,20 +149,26 @@ class Leader:
         if key not in self.voters or key.id not in self.replicas:
             return
         self._recent.add(key.id)
-        if self._is_majority(self._recent):
+        own = 1 if self.node in self.voters else 0
+        if len(self._recent) + own >= self.voters.majority:
             self._recent.clear()
             self.deadline_ms = now_ms + self.check_quorum_ms
 
     def _response_arrived(self, key: ReplicaKey, now_ms: int) -> None:
-        if key not in self.voters:
-            return
-        self._reached.add(key.id)
-        if self._is_majority(self._reached):
-            self._reached.clear()
-            self.majority_ms = now_ms
+        if key in self.voters:
+            self._reached_ms[key.id] = now_ms
 
-    def _is_majority(self, others: set[int]) -> bool:
-        return len(others) + (self.node in self.voters) >= self.voters.majority
+    @property
+    def majority_ms(self) -> int:
+        """Since when the leader may have been replaced: a majority of the voters has fetched since then.
+
+        A voter that no response reaches still fetches, and elects another leader.
+        """
+        times_ms = sorted(
+            (self._reached_ms.get(voter, self._began_ms) for voter in self.replicas), reverse=True
+        )
+        needed = self.voters.majority - (self.node in self.voters)
+        return times_ms[needed - 1] if 0 < needed <= len(times_ms) else self._began_ms
 
     def is_silent(self, voter_id: int, now_ms: int, silent_ms: int) -> bool:
         """Has this voter not fetched for this long?"""

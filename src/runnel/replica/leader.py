@@ -21,6 +21,9 @@ NEVER_MS = -(2**62)
 
 UNKNOWN_OFFSET = -1
 
+RECONNECT_SHARE = 6
+"""A follower without a session is silent after this part of the time allowed: it may be connecting again."""
+
 RETRY_AFTER_MS = 100
 """A refused proposal is not repeated sooner: the refusal is based on metadata that arrives here soon."""
 
@@ -240,7 +243,7 @@ class LeaderReplica:
         ]
         is_any_silent = any(silence_ms > 2 * self.silence_max_ms for silence_ms in silences_ms)
         are_all_silent = bool(members) and all(
-            not follower.fetch_time.is_open or silence_ms > self.silence_max_ms // 2
+            silence_ms > self.silence_max_ms // (2 if follower.fetch_time.is_open else RECONNECT_SHARE)
             for follower, silence_ms in zip(members, silences_ms, strict=True)
         )
         return are_all_silent or is_any_silent

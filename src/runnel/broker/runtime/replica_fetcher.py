@@ -38,6 +38,7 @@ from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.ports.peers import Channel, PeerFailed
 from runnel.replica.follower import Restart, Truncate, after_out_of_range, truncation_offset
+from runnel.replica.leader import NEVER_MS
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -163,6 +164,7 @@ class ReplicaFetcher:
         self._impatient_for = 0
         """The request that is given up if it has no response soon."""
         self._is_given_up = False
+        self._given_up_ms = NEVER_MS
         self._returns_ms: list[int] = []
         """A heap: when partitions that are delayed return."""
         self._lost = partial(broker.suspects.connection_lost, leader)
@@ -187,8 +189,13 @@ class ReplicaFetcher:
     def _give_up(self, request_number: int) -> None:
         """End a request that waits for records, unless it would take longer to begin a new session."""
         is_in_flight = self.is_waiting and self._request_count == request_number
-        if is_in_flight and self._may_wait and self._channel is not None and len(self) <= MENTIONED_MAX:
-            self._is_given_up = True
+        now_ms = self._broker.clock.monotonic_ms()
+        # While partitions are added one after the other, others must be fetched as well.
+        is_soon = now_ms < self._given_up_ms + self._broker.settings["replica.fetch.wait.max.ms"]
+        if not is_in_flight or not self._may_wait or is_soon or len(self) > MENTIONED_MAX:
+            return
+        if self._channel is not None:
+            self._given_up_ms, self._is_given_up = now_ms, True
             self._channel.close()
 
     def remove(self, name: TopicPartition) -> None:
@@ -254,7 +261,8 @@ class ReplicaFetcher:
         version = fetch_version(self._broker.metadata.image.features.get("metadata.version", 0))
         channel.on_lost = self._lost
         self._request_count += 1
-        self._may_wait = request.max_wait_ms > PATIENCE_MS
+        # The first request of a session is answered at once.
+        self._may_wait = request.max_wait_ms > PATIENCE_MS and request.session_id != NO_SESSION
         self._is_given_up = False
         self.is_waiting = True
         self.sent_ms = self._broker.clock.monotonic_ms()

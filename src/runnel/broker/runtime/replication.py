@@ -128,6 +128,7 @@ class Replication:
         if name in self._damaged:
             if partition.is_leader:
                 partition.suspend()
+            self.isolated.pop(name, None)
             return
         if isinstance(replica, LeaderReplica):
             if replica.followers:

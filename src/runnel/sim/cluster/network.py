@@ -157,7 +157,7 @@ class Network:
         """`create_connection` of a process on this host."""
 
         async def create_connection(
-            factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+            factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, ssl: None = None
         ) -> tuple["Transport", asyncio.BufferedProtocol]:
             socket = await self.connect(loop, source, host, port)
             protocol = factory()
