@@ -87,6 +87,7 @@ def test_a_response_that_is_completed_later_throttles(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_connections_above_the_rate_of_their_address_are_held_and_closed(run):
     async def scenario() -> None:
         async with World() as world:
@@ -112,6 +113,7 @@ def test_connections_above_the_rate_of_their_address_are_held_and_closed(run):
     run(scenario())
 
 
+@pytest.mark.clear_text
 def test_the_number_of_held_connections_is_limited(run, monkeypatch):
     monkeypatch.setattr("runnel.net.listener.HELD_CONNECTIONS_MAX", 2)
 
