@@ -17,7 +17,7 @@ from runnel.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
 )
 from runnel.model.errors import ApiError
-from runnel.model.limits import DELEGATION_TOKENS_MAX
+from runnel.model.limits import DELEGATION_TOKENS_MAX, DELEGATION_TOKENS_PER_PRINCIPAL_MAX
 from runnel.security.principal import ANONYMOUS, Principal
 from runnel.security.scram_server import token_hmac
 
@@ -132,7 +132,29 @@ def test_the_number_of_tokens_is_limited() -> None:
     world = World()
     world.create()
     world.image.tokens.update(dict.fromkeys(map(str, range(DELEGATION_TOKENS_MAX)), world.image.tokens["t1"]))
-    refused(44, world.create, token_id="one more")
+    refused(44, world.create, BOB, token_id="one more")
+
+
+def test_no_principal_uses_up_the_tokens_of_the_cluster() -> None:
+    world = World()
+    for number in range(DELEGATION_TOKENS_PER_PRINCIPAL_MAX):
+        world.create(ALICE, str(number), owner=BOB)
+    refused(44, world.create, ALICE)
+    refused(44, world.create, BOB)
+    refused(44, world.create, EVE, owner=BOB)
+    world.create(EVE)
+    world.expire(BOB, "0")
+    world.create(ALICE, "again")
+
+
+def test_the_size_of_a_token_is_limited() -> None:
+    short, long = Principal("User", 256 * "a"), Principal("User", 257 * "a")
+    world = World()
+    world.create(short, renewers=100 * [short])
+    refused(44, world.create, renewers=101 * [BOB])
+    refused(44, world.create, renewers=[long])
+    refused(44, world.create, owner=long)
+    refused(44, world.create, long)
 
 
 def test_others_tokens_are_described_by_permission_only() -> None:

@@ -24,7 +24,12 @@ from runnel.messages.describe_delegation_token import (
 from runnel.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from runnel.messages.renew_delegation_token import RenewDelegationTokenResponse
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.model.limits import DELEGATION_TOKENS_MAX
+from runnel.model.limits import (
+    DELEGATION_TOKEN_RENEWERS_MAX,
+    DELEGATION_TOKENS_MAX,
+    DELEGATION_TOKENS_PER_PRINCIPAL_MAX,
+    TOKEN_PRINCIPAL_CHARACTERS_MAX,
+)
 from runnel.schemas.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from runnel.security.principal import ANONYMOUS, USER, Principal
 from runnel.security.scram_server import token_hmac
@@ -67,8 +72,7 @@ def decide_create_token(
     owner = owner_of(request, requester)
     if any(renewer.principal_type != USER for renewer in request.renewers) or owner.type != USER:
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Owners and renewers are of type User only")
-    if len(image.tokens) >= DELEGATION_TOKENS_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {len(image.tokens)} tokens, the limit")
+    _check_limits(image, request, owner, requester)
     lifetime_ms = settings.int("delegation.token.max.lifetime.ms")
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
@@ -156,6 +160,32 @@ def describe_tokens(
         if str(requester) in _parties(token) or may_describe(token_id, token.owner):
             response.tokens.append(_described(token_id, token, token_hmac(secret, token_id)))
     return response
+
+
+def _check_limits(
+    image: MetadataImage, request: CreateDelegationTokenRequest, owner: Principal, requester: Principal
+) -> None:
+    """Raises ApiError if a token would take too much of the metadata."""
+    if len(request.renewers) > DELEGATION_TOKEN_RENEWERS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"A token has at most {DELEGATION_TOKEN_RENEWERS_MAX} renewers"
+        )
+    names = (owner.name, requester.name, *(renewer.principal_name for renewer in request.renewers))
+    if max(map(len, names)) > TOKEN_PRINCIPAL_CHARACTERS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Owners and renewers have names of at most {TOKEN_PRINCIPAL_CHARACTERS_MAX} characters",
+        )
+    if len(image.tokens) >= DELEGATION_TOKENS_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {len(image.tokens)} tokens, the limit")
+    owner_text, requester_text = str(owner), str(requester)
+    owned = sum(token.owner == owner_text for token in image.tokens.values())
+    requested = sum(token.requester == requester_text for token in image.tokens.values())
+    if max(owned, requested) >= DELEGATION_TOKENS_PER_PRINCIPAL_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{owner if owned >= requested else requester} has {max(owned, requested)} tokens, the limit",
+        )
 
 
 def _token(

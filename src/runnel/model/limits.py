@@ -98,6 +98,17 @@ SCRAM_CHANGES_PER_REQUEST_MAX = 1_000
 DELEGATION_TOKENS_MAX = 10_000
 """Delegation tokens of the cluster: one is found by its HMAC by deriving that of each, a microsecond each."""
 
+DELEGATION_TOKENS_PER_PRINCIPAL_MAX = 100
+"""Delegation tokens that one principal owns, and that one has requested: every authenticated client may
+create some, and none uses up those of the cluster."""
+
+DELEGATION_TOKEN_RENEWERS_MAX = 100
+"""Renewers of a delegation token, which are in the metadata of every node, and in each response with it."""
+
+TOKEN_PRINCIPAL_CHARACTERS_MAX = 256
+"""The name of an owner, a requester or a renewer of a delegation token: with as many as there may be, a token
+takes about 100 kB at most."""
+
 ERROR_MESSAGE_CHARACTERS_MAX = 1_000
 """Error messages quote what the client sent: no response grows by much more than the request had."""
 
