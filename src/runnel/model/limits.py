@@ -14,6 +14,10 @@ milliseconds per megabyte each time. 60,000 names of the longest kind fit."""
 ENVELOPE_BYTES_MAX = RECORDLESS_REQUEST_BYTES_MAX + 4 * 1024
 """An Envelope: the largest request that a broker accepts, its principal, and the address of its client."""
 
+UNAUTHENTICATED_REQUEST_BYTES_MAX = 64 * 1024
+"""Requests before the client of a SASL listener is authenticated: not more than a connection receives without
+taking memory that is shared with the requests of others."""
+
 FORWARDED_BYTES_MAX = 64 * 1024 * 1024
 """Requests of clients that wait for the active controller, which may be away for half a minute: each is held
 once, and once more while it is sent. More are refused, and clients retry."""
