@@ -3,13 +3,14 @@
 A token is stored without its secret, which every node derives from its id and `delegation.token.secret.key`.
 """
 
-import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from runnel.controller.features import TOKENS_LEVEL
 from runnel.controller.image import MetadataImage
 from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
+from runnel.controller.token_ids import TokenIds
 from runnel.controller.values import DelegationToken
 from runnel.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -103,13 +104,14 @@ def decide_create_token(
 def decide_renew_token(
     image: MetadataImage,
     settings: Settings,
+    ids: TokenIds,
     token_secret: bytes,
     period_ms: int,
     requester: Principal,
     now_ms: int,
 ) -> ControllerResult[RenewDelegationTokenResponse]:
     """Extend a token, up to its maximum lifetime; a negative period is the default one."""
-    token_id, token = _token(image, settings, token_secret, requester, now_ms)
+    token_id, token = _token(image, settings, ids, token_secret, requester, now_ms)
     if period_ms < 0:
         period_ms = settings.int("delegation.token.expiry.time.ms")
     expiry_ms = min(token.max_timestamp, now_ms + period_ms)
@@ -120,13 +122,14 @@ def decide_renew_token(
 def decide_expire_token(
     image: MetadataImage,
     settings: Settings,
+    ids: TokenIds,
     token_secret: bytes,
     period_ms: int,
     requester: Principal,
     now_ms: int,
 ) -> ControllerResult[ExpireDelegationTokenResponse]:
     """Let a token expire after a period; a negative one removes it now."""
-    token_id, token = _token(image, settings, token_secret, requester, now_ms)
+    token_id, token = _token(image, settings, ids, token_secret, requester, now_ms)
     if period_ms < 0:
         removal = RemoveDelegationTokenRecord(token_id)
         return ControllerResult([removal], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
@@ -142,7 +145,7 @@ def decide_remove_expired_tokens(image: MetadataImage, now_ms: int) -> Controlle
 
 
 def describe_tokens(
-    image: MetadataImage,
+    tokens: Mapping[str, DelegationToken],
     settings: Settings,
     request: DescribeDelegationTokenRequest,
     requester: Principal,
@@ -154,7 +157,7 @@ def describe_tokens(
     if request.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     response = DescribeDelegationTokenResponse()
-    for token_id, token in image.tokens.items():
+    for token_id, token in tokens.items():
         if owners is not None and not owners & set(_parties(token)):
             continue
         if str(requester) in _parties(token) or may_describe(token_id, token.owner):
@@ -189,14 +192,16 @@ def _check_limits(
 
 
 def _token(
-    image: MetadataImage, settings: Settings, token_secret: bytes, requester: Principal, now_ms: int
+    image: MetadataImage,
+    settings: Settings,
+    ids: TokenIds,
+    token_secret: bytes,
+    requester: Principal,
+    now_ms: int,
 ) -> tuple[str, DelegationToken]:
     """The token with this secret, if the requester may change it. Raises ApiError."""
     secret = secret_of(settings, requester)
-    candidates = (
-        each for each in image.tokens if hmac.compare_digest(token_hmac(secret, each), token_secret)
-    )
-    token_id = next(candidates, None)
+    token_id = ids.find(image.tokens, token_secret, partial(token_hmac, secret))
     if token_id is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no delegation token with this HMAC")
     token = image.tokens[token_id]

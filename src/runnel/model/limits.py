@@ -100,7 +100,7 @@ SCRAM_CHANGES_PER_REQUEST_MAX = 1_000
 """Credentials of one request: each takes three hashes, and all are decided together."""
 
 DELEGATION_TOKENS_MAX = 10_000
-"""Delegation tokens of the cluster: one is found by its HMAC by deriving that of each, a microsecond each."""
+"""Delegation tokens of the cluster: each node derives the HMAC of each, which takes a few microseconds."""
 
 DELEGATION_TOKENS_PER_PRINCIPAL_MAX = 100
 """Delegation tokens that one principal owns, and that one has requested: every authenticated client may
