@@ -4,6 +4,7 @@ import pytest
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.settings import Settings
+from runnel.controller.token_ids import TokenIds
 from runnel.controller.tokens import (
     decide_create_token,
     decide_expire_token,
@@ -17,7 +18,7 @@ from runnel.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
 )
 from runnel.model.errors import ApiError
-from runnel.model.limits import DELEGATION_TOKENS_MAX
+from runnel.model.limits import DELEGATION_TOKENS_MAX, DELEGATION_TOKENS_PER_PRINCIPAL_MAX
 from runnel.security.principal import ANONYMOUS, Principal
 from runnel.security.scram_server import token_hmac
 
@@ -33,6 +34,7 @@ class World:
         self.image = MetadataImage()
         self.settings = settings
         self.version = 0
+        self.ids = TokenIds()
 
     def apply(self, result):
         self.version += 1
@@ -52,12 +54,14 @@ class World:
 
     def renew(self, requester=ALICE, token_id="t1", period_ms=-1, now_ms=0):
         secret = token_hmac("key", token_id)
-        return self.apply(decide_renew_token(self.image, self.settings, secret, period_ms, requester, now_ms))
+        return self.apply(
+            decide_renew_token(self.image, self.settings, self.ids, secret, period_ms, requester, now_ms)
+        )
 
     def expire(self, requester=ALICE, token_id="t1", period_ms=-1, now_ms=0):
         secret = token_hmac("key", token_id)
         return self.apply(
-            decide_expire_token(self.image, self.settings, secret, period_ms, requester, now_ms)
+            decide_expire_token(self.image, self.settings, self.ids, secret, period_ms, requester, now_ms)
         )
 
     def describe(self, requester=ALICE, owners=None, permitted=()):
@@ -65,7 +69,11 @@ class World:
             None if owners is None else [DescribeDelegationTokenOwner(*owner[:2]) for owner in owners]
         )
         response = describe_tokens(
-            self.image, self.settings, request, requester, lambda token_id, owner: token_id in permitted
+            self.image.tokens,
+            self.settings,
+            request,
+            requester,
+            lambda token_id, owner: token_id in permitted,
         )
         return {token.token_id: bytes(token.hmac) for token in response.tokens}
 
@@ -132,7 +140,29 @@ def test_the_number_of_tokens_is_limited() -> None:
     world = World()
     world.create()
     world.image.tokens.update(dict.fromkeys(map(str, range(DELEGATION_TOKENS_MAX)), world.image.tokens["t1"]))
-    refused(44, world.create, token_id="one more")
+    refused(44, world.create, BOB, token_id="one more")
+
+
+def test_no_principal_uses_up_the_tokens_of_the_cluster() -> None:
+    world = World()
+    for number in range(DELEGATION_TOKENS_PER_PRINCIPAL_MAX):
+        world.create(ALICE, str(number), owner=BOB)
+    refused(44, world.create, ALICE)
+    refused(44, world.create, BOB)
+    refused(44, world.create, EVE, owner=BOB)
+    world.create(EVE)
+    world.expire(BOB, "0")
+    world.create(ALICE, "again")
+
+
+def test_the_size_of_a_token_is_limited() -> None:
+    short, long = Principal("User", 256 * "a"), Principal("User", 257 * "a")
+    world = World()
+    world.create(short, renewers=100 * [short])
+    refused(44, world.create, renewers=101 * [BOB])
+    refused(44, world.create, renewers=[long])
+    refused(44, world.create, owner=long)
+    refused(44, world.create, long)
 
 
 def test_others_tokens_are_described_by_permission_only() -> None:
@@ -145,3 +175,26 @@ def test_others_tokens_are_described_by_permission_only() -> None:
     assert set(world.describe(owners=[EVE], permitted={"permitted"})) == {"permitted"}
     assert world.describe(owners=[]) == {}
     assert world.describe(owners=[ALICE])["own"] == token_hmac("key", "own")
+
+
+def test_the_hmac_of_a_token_is_derived_once() -> None:
+    derived: list[str] = []
+
+    def derive(token_id: str) -> bytes:
+        derived.append(token_id)
+        return token_hmac("key", token_id)
+
+    world = World()
+    for owner in (ALICE, BOB):
+        world.create(owner, owner.name)
+    ids, tokens = TokenIds(), world.image.tokens
+    for _ in range(3):
+        assert ids.find(tokens, b"random", derive) is None
+        assert ids.find(tokens, token_hmac("key", "bob"), derive) == "bob"
+    assert derived == ["alice", "bob"]
+    del tokens["bob"]
+    world.create(EVE, "eve")
+    assert ids.find(tokens, token_hmac("key", "bob"), derive) is None
+    assert ids.find(tokens, token_hmac("key", "eve"), derive) == "eve"
+    assert derived == ["alice", "bob", "eve"]
+    assert len(ids) == 2

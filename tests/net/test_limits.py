@@ -1,14 +1,17 @@
 """Limits: memory, requests in flight, connections, timeouts."""
 
 import asyncio
+import gc
 import resource
 import struct
+import weakref
 from typing import cast
 
 import pytest
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
 from runnel.net.admission import ListenerLimits
+from runnel.ports.service import Session
 from tests.net.scripted import World, frame
 
 
@@ -292,5 +295,52 @@ def test_incomplete_requests_time_out(run, monkeypatch):
                 assert await small.is_closed()
                 assert await large.is_closed()
             assert world.listener.memory.reserved_bytes == 0
+
+    run(scenario())
+
+
+class Authenticating:
+    """A client that never completes its authentication."""
+
+    was_completed = False
+
+    def request_bytes_max(self, limit: int) -> int:
+        return limit
+
+
+def test_clients_have_to_authenticate_in_time(run, monkeypatch):
+    monkeypatch.setattr("runnel.net.listener.LOGIN_SECONDS_MAX", 0.1)
+
+    async def scenario() -> None:
+        async with World() as world:
+            world.listener.open_session = lambda session: setattr(session, "authentication", Authenticating())
+            client = await world.connect()
+            async with asyncio.timeout(20):
+                assert await client.is_closed()
+
+    run(scenario())
+
+
+def test_a_closed_connection_does_not_wait_for_the_end_of_its_login(run, monkeypatch):
+    monkeypatch.setattr("runnel.net.listener.LOGIN_SECONDS_MAX", 3600)
+    opened: list[weakref.ref[Authenticating]] = []
+
+    def open_session(session: Session) -> None:
+        session.authentication = authentication = Authenticating()
+        opened.append(weakref.ref(authentication))
+
+    def is_freed() -> bool:
+        gc.collect()
+        return opened[0]() is None
+
+    async def scenario() -> None:
+        async with World() as world:
+            world.listener.open_session = open_session
+            client = await world.connect()
+            assert await client.ask(b"e1") == b"1"
+            await client.close()
+            await world.until(lambda: world.service.gone)
+            world.service.gone.clear()
+            await world.until(is_freed)
 
     run(scenario())

@@ -165,7 +165,7 @@ def test_another_identity_is_not_granted(validator) -> None:
         b"p=x,,\x01auth=Bearer x\x01\x01",
         b"n,,\x01auth=Bearer x\x01b4d=1\x01\x01",
         b"n,,\x01auth=Bearer x\x01novalue\x01\x01",
-        b"n,,\x01auth=Bearer " + b"x" * 100_000 + b"\x01\x01",
+        b"n,,\x01auth=Bearer " + b"x" * 48 * 1024 + b"\x01\x01",
     ],
 )
 def test_malformed_messages_fail(validator, message) -> None:

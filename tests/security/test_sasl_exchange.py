@@ -141,6 +141,18 @@ class World:
         return f"challenge {step.token.decode()}"
 
 
+@pytest.mark.parametrize("mechanism", SCRAM_HASHES)
+def test_scram_messages_are_not_parsed_if_they_are_long(mechanism) -> None:
+    users = ScramUsers(verifier, token, b"secret")
+    first = b"n,,n=bob,r=client"
+    server = ScramServer(mechanism, users, "server")
+    with pytest.raises(AuthenticationFailed, match="a message of 8193 bytes"):
+        server.receive(first.ljust(8193, b"c"), 0)
+    assert isinstance(server.receive(first.ljust(8192, b"c"), 0), Challenge)
+    with pytest.raises(AuthenticationFailed, match="a message of 8193 bytes"):
+        server.receive(b"c=biws,r=".ljust(8193, b"c"), 0)
+
+
 @pytest.mark.parametrize("script", scripts(HERE), ids=lambda script: script.name)
 def test_exchange(script: Script, rewrite: bool) -> None:
     worlds = [World()]

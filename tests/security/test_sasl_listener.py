@@ -140,7 +140,7 @@ def test_requests_behind_a_handshake_are_not_served(caller) -> None:
 
 
 def test_a_large_frame_before_authentication_closes_the_connection(caller) -> None:
-    caller._socket.sendall((512 * 1024 + 1).to_bytes(4, "big"))
+    caller._socket.sendall((64 * 1024 + 1).to_bytes(4, "big"))
     assert_closed(caller)
 
 

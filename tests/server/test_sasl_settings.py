@@ -5,8 +5,9 @@ import pytest
 from runnel.controller.settings import Settings
 from runnel.security.sasl_client import Credentials
 from runnel.server.layers import BadSettings
+from runnel.server.node import Node
 from runnel.server.roles import roles_of
-from runnel.server.sasl_settings import own_identities, sasl_settings
+from runnel.server.sasl_settings import check_token_secrets, own_identities, sasl_settings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -34,6 +35,7 @@ BROKER = {
 def read(settings: dict[str, str], address: str = "127.0.0.1:9092"):
     resolved = Settings({"listeners": f"SASL_PLAINTEXT://{address}", **settings})
     roles = roles_of(resolved)
+    check_token_secrets(resolved, roles)
     return sasl_settings(resolved, roles), own_identities(resolved, roles)
 
 
@@ -90,6 +92,35 @@ def test_secrets_of_tokens_are_not_sent_unencrypted() -> None:
         read(settings, ":9092")
     assert "hidden" not in str(refused.value)
     assert read(settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("listeners", "refused"),
+    [
+        ("CLIENTS://127.0.0.1:9092,NODES://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093", ""),
+        ("CLIENTS://:9092,NODES://localhost:9094,CONTROLLER://[::1]:9093", ""),
+        ("CLIENTS://:9092,NODES://:9094,CONTROLLER://127.0.0.1:9093", "NODES"),
+        ("CLIENTS://:9092,NODES://127.0.0.1:9094,CONTROLLER://192.0.2.1:9093", "CONTROLLER"),
+    ],
+)
+def test_secrets_of_tokens_are_not_sent_unencrypted_to_other_nodes(
+    tmp_path, listeners: str, refused: str
+) -> None:
+    settings = {
+        **{name: value for name, value in BROKER.items() if not name.startswith("sasl.")},
+        "listener.security.protocol.map": "CLIENTS:SSL,NODES:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": listeners,
+        "advertised.listeners": "CLIENTS://127.0.0.1:9092,NODES://127.0.0.1:9094",
+        "inter.broker.listener.name": "NODES",
+        "log.dirs": str(tmp_path),
+    }
+    Node(settings)
+    settings["delegation.token.secret.key"] = "hidden"
+    if refused:
+        with pytest.raises(BadSettings, match=f"{refused}://.* secrets of delegation tokens unencrypted"):
+            Node(settings)
+    else:
+        Node(settings)
 
 
 def test_scram_may_be_used_on_any_address() -> None:

@@ -37,7 +37,8 @@ SASL_CONFIGS = table(
     _row("sasl.mechanism.controller.protocol", STRING, "", None, HIGH, FIXED,
          "The mechanism by which nodes authenticate at controllers."),
     _row("sasl.server.max.receive.size", INT, 524288, at_least(1), MEDIUM, FIXED,
-         "The maximum size of a request before authentication is complete."),
+         "The maximum size of a request before authentication is complete. At most 64 KiB are accepted, "
+         "whatever is set."),
     _row("connections.max.reauth.ms", LONG, 0, at_least(0), MEDIUM, FIXED,
          "How long an authentication is valid; clients authenticate again before. 0 for as long as the "
          "credential."),

@@ -3,13 +3,14 @@
 A token is stored without its secret, which every node derives from its id and `delegation.token.secret.key`.
 """
 
-import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from runnel.controller.features import TOKENS_LEVEL
 from runnel.controller.image import MetadataImage
 from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
+from runnel.controller.token_ids import TokenIds
 from runnel.controller.values import DelegationToken
 from runnel.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -24,7 +25,12 @@ from runnel.messages.describe_delegation_token import (
 from runnel.messages.expire_delegation_token import ExpireDelegationTokenResponse
 from runnel.messages.renew_delegation_token import RenewDelegationTokenResponse
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.model.limits import DELEGATION_TOKENS_MAX
+from runnel.model.limits import (
+    DELEGATION_TOKEN_RENEWERS_MAX,
+    DELEGATION_TOKENS_MAX,
+    DELEGATION_TOKENS_PER_PRINCIPAL_MAX,
+    TOKEN_PRINCIPAL_CHARACTERS_MAX,
+)
 from runnel.schemas.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from runnel.security.principal import ANONYMOUS, USER, Principal
 from runnel.security.scram_server import token_hmac
@@ -67,8 +73,7 @@ def decide_create_token(
     owner = owner_of(request, requester)
     if any(renewer.principal_type != USER for renewer in request.renewers) or owner.type != USER:
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Owners and renewers are of type User only")
-    if len(image.tokens) >= DELEGATION_TOKENS_MAX:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {len(image.tokens)} tokens, the limit")
+    _check_limits(image, request, owner, requester)
     lifetime_ms = settings.int("delegation.token.max.lifetime.ms")
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
@@ -99,13 +104,14 @@ def decide_create_token(
 def decide_renew_token(
     image: MetadataImage,
     settings: Settings,
+    ids: TokenIds,
     token_secret: bytes,
     period_ms: int,
     requester: Principal,
     now_ms: int,
 ) -> ControllerResult[RenewDelegationTokenResponse]:
     """Extend a token, up to its maximum lifetime; a negative period is the default one."""
-    token_id, token = _token(image, settings, token_secret, requester, now_ms)
+    token_id, token = _token(image, settings, ids, token_secret, requester, now_ms)
     if period_ms < 0:
         period_ms = settings.int("delegation.token.expiry.time.ms")
     expiry_ms = min(token.max_timestamp, now_ms + period_ms)
@@ -116,13 +122,14 @@ def decide_renew_token(
 def decide_expire_token(
     image: MetadataImage,
     settings: Settings,
+    ids: TokenIds,
     token_secret: bytes,
     period_ms: int,
     requester: Principal,
     now_ms: int,
 ) -> ControllerResult[ExpireDelegationTokenResponse]:
     """Let a token expire after a period; a negative one removes it now."""
-    token_id, token = _token(image, settings, token_secret, requester, now_ms)
+    token_id, token = _token(image, settings, ids, token_secret, requester, now_ms)
     if period_ms < 0:
         removal = RemoveDelegationTokenRecord(token_id)
         return ControllerResult([removal], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
@@ -138,7 +145,7 @@ def decide_remove_expired_tokens(image: MetadataImage, now_ms: int) -> Controlle
 
 
 def describe_tokens(
-    image: MetadataImage,
+    tokens: Mapping[str, DelegationToken],
     settings: Settings,
     request: DescribeDelegationTokenRequest,
     requester: Principal,
@@ -150,7 +157,7 @@ def describe_tokens(
     if request.owners is not None:
         owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
     response = DescribeDelegationTokenResponse()
-    for token_id, token in image.tokens.items():
+    for token_id, token in tokens.items():
         if owners is not None and not owners & set(_parties(token)):
             continue
         if str(requester) in _parties(token) or may_describe(token_id, token.owner):
@@ -158,15 +165,43 @@ def describe_tokens(
     return response
 
 
+def _check_limits(
+    image: MetadataImage, request: CreateDelegationTokenRequest, owner: Principal, requester: Principal
+) -> None:
+    """Raises ApiError if a token would take too much of the metadata."""
+    if len(request.renewers) > DELEGATION_TOKEN_RENEWERS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"A token has at most {DELEGATION_TOKEN_RENEWERS_MAX} renewers"
+        )
+    names = (owner.name, requester.name, *(renewer.principal_name for renewer in request.renewers))
+    if max(map(len, names)) > TOKEN_PRINCIPAL_CHARACTERS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Owners and renewers have names of at most {TOKEN_PRINCIPAL_CHARACTERS_MAX} characters",
+        )
+    if len(image.tokens) >= DELEGATION_TOKENS_MAX:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {len(image.tokens)} tokens, the limit")
+    owner_text, requester_text = str(owner), str(requester)
+    owned = sum(token.owner == owner_text for token in image.tokens.values())
+    requested = sum(token.requester == requester_text for token in image.tokens.values())
+    if max(owned, requested) >= DELEGATION_TOKENS_PER_PRINCIPAL_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{owner if owned >= requested else requester} has {max(owned, requested)} tokens, the limit",
+        )
+
+
 def _token(
-    image: MetadataImage, settings: Settings, token_secret: bytes, requester: Principal, now_ms: int
+    image: MetadataImage,
+    settings: Settings,
+    ids: TokenIds,
+    token_secret: bytes,
+    requester: Principal,
+    now_ms: int,
 ) -> tuple[str, DelegationToken]:
     """The token with this secret, if the requester may change it. Raises ApiError."""
     secret = secret_of(settings, requester)
-    candidates = (
-        each for each in image.tokens if hmac.compare_digest(token_hmac(secret, each), token_secret)
-    )
-    token_id = next(candidates, None)
+    token_id = ids.find(image.tokens, token_secret, partial(token_hmac, secret))
     if token_id is None:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no delegation token with this HMAC")
     token = image.tokens[token_id]

@@ -14,6 +14,10 @@ milliseconds per megabyte each time. 60,000 names of the longest kind fit."""
 ENVELOPE_BYTES_MAX = RECORDLESS_REQUEST_BYTES_MAX + 4 * 1024
 """An Envelope: the largest request that a broker accepts, its principal, and the address of its client."""
 
+UNAUTHENTICATED_REQUEST_BYTES_MAX = 64 * 1024
+"""Requests before the client of a SASL listener is authenticated: not more than a connection receives without
+taking memory that is shared with the requests of others."""
+
 FORWARDED_BYTES_MAX = 64 * 1024 * 1024
 """Requests of clients that wait for the active controller, which may be away for half a minute: each is held
 once, and once more while it is sent. More are refused, and clients retry."""
@@ -96,7 +100,18 @@ SCRAM_CHANGES_PER_REQUEST_MAX = 1_000
 """Credentials of one request: each takes three hashes, and all are decided together."""
 
 DELEGATION_TOKENS_MAX = 10_000
-"""Delegation tokens of the cluster: one is found by its HMAC by deriving that of each, a microsecond each."""
+"""Delegation tokens of the cluster: each node derives the HMAC of each, which takes a few microseconds."""
+
+DELEGATION_TOKENS_PER_PRINCIPAL_MAX = 100
+"""Delegation tokens that one principal owns, and that one has requested: every authenticated client may
+create some, and none uses up those of the cluster."""
+
+DELEGATION_TOKEN_RENEWERS_MAX = 100
+"""Renewers of a delegation token, which are in the metadata of every node, and in each response with it."""
+
+TOKEN_PRINCIPAL_CHARACTERS_MAX = 256
+"""The name of an owner, a requester or a renewer of a delegation token: with as many as there may be, a token
+takes about 100 kB at most."""
 
 ERROR_MESSAGE_CHARACTERS_MAX = 1_000
 """Error messages quote what the client sent: no response grows by much more than the request had."""

@@ -16,7 +16,11 @@ from struct import Struct
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
-from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
+from runnel.model.limits import (
+    ANSWER_BYTES_PENDING_MAX,
+    REQUESTS_IN_FLIGHT_MAX,
+    UNAUTHENTICATED_REQUEST_BYTES_MAX,
+)
 from runnel.net.buffers import LargeFrame
 from runnel.net.outbox import Outbox
 from runnel.ports.service import CloseConnection, Loan, Parts, Reply, Session
@@ -24,7 +28,7 @@ from runnel.ports.service import CloseConnection, Loan, Parts, Reply, Session
 if TYPE_CHECKING:
     from runnel.net.listener import Listener
 
-LARGE_FRAME_BYTES = 64 * 1024
+LARGE_FRAME_BYTES = UNAUTHENTICATED_REQUEST_BYTES_MAX
 """An incomplete frame above this size gets its own buffer instead of being copied repeatedly."""
 
 RECEIVE_BYTES = 256 * 1024

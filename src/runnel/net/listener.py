@@ -76,6 +76,8 @@ class Listener:
             self._use_tls()
         self.handshaking: dict[Connection, float] = {}
         """Connections whose TLS handshake is not complete, with their times of arrival; the oldest first."""
+        self._login_timers: dict[Connection, asyncio.TimerHandle] = {}
+        """When clients that have connected recently must be authenticated."""
         self._handshakes_now = 0
         """Handshakes that were continued, or would have been, in this iteration of the event loop."""
         self.sender = FileSender(self.loop)
@@ -170,6 +172,10 @@ class Listener:
         """The connection was closed."""
         self.connections.discard(connection)
         self.handshaking.pop(connection, None)
+        login_timer = self._login_timers.pop(connection, None)
+        if login_timer is not None:
+            # It refers to the connection, which is not freed before.
+            login_timer.cancel()
         self.service.closed(connection.session)
         self.admission.closed(connection)
 
@@ -306,7 +312,8 @@ class Listener:
             self.open_session(session)
         connection = self._connection(connected, session, self)
         if session.authentication is not None:
-            self.loop.call_later(LOGIN_SECONDS_MAX, self._end_login, connection)
+            timer = self.loop.call_later(LOGIN_SECONDS_MAX, self._end_login, connection)
+            self._login_timers[connection] = timer
         self.connections.add(connection)
         self.admission.opened(connection)
         if self.tls is not None:
@@ -332,8 +339,9 @@ class Listener:
         connected.close()
 
     def _end_login(self, connection: Connection) -> None:
+        del self._login_timers[connection]
         authentication = connection.session.authentication
-        if not connection.is_closed and authentication is not None and not authentication.was_completed:
+        if authentication is not None and not authentication.was_completed:
             connection.close("not authenticated in time", warn=True)
 
     def _sweep_later(self) -> None:

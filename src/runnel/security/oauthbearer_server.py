@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from runnel.security.principal import USER, Principal
 from runnel.security.sasl_server import Accepted, AuthenticationFailed, Challenge, Outcome, Step, Work
 
-JWT_BYTES_MAX = 64 * 1024
-"""The longest token: with many groups a token has a few kilobytes."""
+JWT_BYTES_MAX = 48 * 1024
+"""The longest message: with many groups a token has a few kilobytes. A request with it is not too large for a
+client that is not authenticated."""
 
 _SEPARATOR = "\x01"
 _INVALID_TOKEN = b'{"status":"invalid_token"}'

@@ -29,6 +29,9 @@ from runnel.security.scram import (
     verifier_of,
 )
 
+MESSAGE_BYTES_MAX = 8 * 1024
+"""The longest message of a client: a name and a nonce, or a nonce and a proof."""
+
 
 class TokenIdentity(NamedTuple):
     """A delegation token as far as authentication is concerned."""
@@ -87,6 +90,8 @@ class ScramServer:
 
     def receive(self, token: bytes, now_ms: int) -> Step:
         """The client-first message, then the client-final message."""
+        if len(token) > MESSAGE_BYTES_MAX:
+            raise AuthenticationFailed(f"{self._mechanism}: a message of {len(token)} bytes")
         try:
             if self._first is None:
                 return self._begin(read_client_first(token), now_ms)

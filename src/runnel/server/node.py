@@ -83,6 +83,10 @@ class Node:
 
             self.sasl = sasl_settings(self.settings, self.roles)
             self._identities = own_identities(self.settings, self.roles)
+        if self.settings.text("delegation.token.secret.key"):
+            from runnel.server.sasl_settings import check_token_secrets
+
+            check_token_secrets(self.settings, self.roles)
         for warning in self.roles.warnings():
             log.warning("%s", warning)
         self._stack = AsyncExitStack()

@@ -56,6 +56,26 @@ def sasl_settings(settings: Settings, roles: Roles) -> dict[str, SaslSettings]:
     }
 
 
+def check_token_secrets(settings: Settings, roles: Roles) -> None:
+    """Raises BadSettings if a listener would send the secrets of delegation tokens unencrypted.
+
+    That is one whose clients may create tokens, or one of nodes, which forward requests with their responses.
+    """
+    if not settings.text("delegation.token.secret.key"):
+        return
+    # A single node is connected to by no other.
+    of_nodes = () if roles.is_alone else (roles.inter_broker_listener, *roles.controller_listener_names)
+    for address in roles.listeners:
+        protocol = roles.protocols[address.name]
+        if not (protocol.uses_sasl or address.name in of_nodes):
+            continue
+        if not protocol.uses_tls and not _is_loopback(address.host):
+            raise BadSettings(
+                f"the listener {address} would send the secrets of delegation tokens unencrypted: use TLS, "
+                "bind it to a loopback address, or remove delegation.token.secret.key"
+            )
+
+
 def own_identities(settings: Settings, roles: Roles) -> dict[str, OwnIdentity]:
     """How this node authenticates at the listeners of others, by their names. Raises BadSettings."""
     wanted = [(roles.inter_broker_listener, "sasl.mechanism.inter.broker.protocol")]
@@ -90,11 +110,6 @@ def _listener_settings(settings: Settings, address: Address, protocol: SecurityP
                 f"the listener {address} would receive the secrets of {mechanism} unencrypted: use "
                 "SASL_SSL, or SCRAM, or bind it to a loopback address"
             )
-    if settings.text("delegation.token.secret.key") and not protocol.uses_tls and not is_local:
-        raise BadSettings(
-            f"the listener {address} would send the secrets of delegation tokens unencrypted: use SASL_SSL, "
-            "bind it to a loopback address, or remove delegation.token.secret.key"
-        )
     return SaslSettings(
         mechanisms=tuple(mechanisms),
         session_ms_max={

@@ -1,17 +1,21 @@
 """DescribeDelegationToken: tokens with their secrets, for those who may use them."""
 
+from functools import partial
+
 from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Context
 from runnel.controller.tokens import describe_tokens
 from runnel.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from runnel.model.limits import SLICE_ELEMENTS
 from runnel.ports.gates import Operation, Permission, ResourceType
 
 
 @handles(DescribeDelegationTokenRequest)
-def describe_delegation_token(
+async def describe_delegation_token(
     request: DescribeDelegationTokenRequest, ctx: Context
 ) -> DescribeDelegationTokenResponse:
     """v2 flexible · v3 token requester"""
@@ -27,4 +31,9 @@ def describe_delegation_token(
         )
 
     broker = ctx.broker
-    return describe_tokens(broker.metadata.image, broker.settings, request, session.principal, may_describe)
+    tokens = broker.metadata.image.tokens.copy()
+    describe = partial(describe_tokens, tokens, broker.settings, request, session.principal, may_describe)
+    if sum(1 + len(token.renewers) for token in tokens.values()) <= SLICE_ELEMENTS:
+        return describe()
+    ctx.is_large = True
+    return await broker.disk.run_blocking(Job(describe))

@@ -23,6 +23,7 @@ from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.broker.runtime.turn import Turn
 from runnel.broker.runtime.waiting import Waiting
 from runnel.controller.settings import Settings
+from runnel.controller.token_ids import TokenIds
 from runnel.controller.values import Endpoint
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
@@ -109,6 +110,8 @@ class Broker:
     """Fetch sessions of followers."""
     lost_records_watchers: list[Callable[[TopicPartition], None]] = field(default_factory=list)
     """Called when a replica with others may have lost committed records: the broker must leave the ISRs."""
+    token_ids: TokenIds = field(default_factory=TokenIds)
+    """Delegation tokens by HMAC."""
     topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
     gates: Gates = field(default_factory=Gates)
     """Authentication, authorization, quotas and accounting, which every request passes."""

@@ -15,6 +15,7 @@ from runnel.broker.runtime.promise import MaybePromise, Promise
 from runnel.messages.sasl_authenticate import SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeResponse
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.limits import UNAUTHENTICATED_REQUEST_BYTES_MAX
 from runnel.ports.clock import Clock, Timers
 from runnel.ports.service import CloseConnection, Reply, Session
 from runnel.security.login_failures import LoginFailures
@@ -111,7 +112,9 @@ class SaslConnection:
 
     def request_bytes_max(self, limit: int) -> int:
         """The largest frame that is received at the moment."""
-        return limit if self._exchange.is_complete else min(limit, self._listener.receive_bytes_max)
+        if self._exchange.is_complete:
+            return limit
+        return min(limit, self._listener.receive_bytes_max, UNAUTHENTICATED_REQUEST_BYTES_MAX)
 
     def check(self, api_key: int) -> None:
         """Whether a decoded request may be handled."""
