@@ -1,5 +1,6 @@
 """Rotation of the master key: every key file is encrypted again, whatever happens meanwhile."""
 
+import errno
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -113,6 +114,40 @@ def test_a_crash_at_any_moment(kind: str) -> None:
         directory, log = place.open_log(CONFIG)
         assert log.failure is None
         assert read_all(log) == batches
+        run_upkeep(place, directory)
+        assert state(place) == ({NEW_ID}, {NEW_ID})
+        assert read_all(log) == batches
+
+
+@pytest.mark.parametrize("failures", [1, 2, 100])
+@pytest.mark.parametrize("operation", ["rename", "sync_folder"])
+def test_a_power_failure_after_a_step_that_failed(operation: str, failures: int) -> None:
+    for moment in range(5):
+        place = Place(master_keys=[OLD])
+        files = files_of(place)
+        directory, log = filled(place)
+        batches = read_all(log)
+        files.sync_volume("/")
+        directory.change_master_keys([NEW, OLD])
+        left = [moment, failures]
+
+        def fault(done: str, path: str, left: list[int] = left) -> None:
+            is_key_step = done == operation and str(PARTITION) in path and (KEY in path or done != "rename")
+            if not is_key_step or left[1] == 0:
+                return
+            if done == "rename" and left[0]:
+                left[0] -= 1
+                return
+            left[1] -= 1
+            raise OSError(errno.EIO, "input/output error", path)
+
+        files.fault = fault
+        run_upkeep(place, directory, 1)
+        files.lose_power(Random(moment))
+        needed, listed = state(place)
+        assert needed <= listed
+        place.master_keys = [NEW, OLD]
+        directory, log = place.open_log(CONFIG)
         run_upkeep(place, directory)
         assert state(place) == ({NEW_ID}, {NEW_ID})
         assert read_all(log) == batches

@@ -221,8 +221,8 @@ def _masters_of(files: Files, folder: str) -> set[str]:
         before, names = names, _key_names(files, folder)
         if names == before and not is_missed:
             break
-    if len(list(_needed_keys(names))) < sum(KEY in name for name in names):
-        # Segments that are deleted cannot reappear.
+    if names:
+        # A step may have failed after it renamed keys: no former key can reappear, nor a deleted segment.
         files.sync_folder(folder)
     return found
 
