@@ -44,6 +44,29 @@ def test_a_reader_gets_nothing_beyond_its_end_from_what_another_one_loaded() -> 
         log.read(0, 10_000_000, 4, at_least_one=True, may_block=False)
 
 
+def test_a_reader_gets_no_more_than_it_requests_from_what_another_one_loaded() -> None:
+    _, log = encrypted_place().open_log(LogConfig(encryption_enable=True))
+    for _ in range(10):
+        append(log, batch(bytes(50_000)))
+    with pytest.raises(NotResident) as caught:
+        log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
+    run_now(caught.value.load)
+    assert log.read(0, 120_000, EVERYTHING, at_least_one=True, may_block=True).end_offset == 2
+    assert log.read(0, 10, EVERYTHING, at_least_one=True, may_block=True).end_offset == 1
+    assert log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False).end_offset == 10
+
+
+def test_one_batch_that_is_larger_than_requested() -> None:
+    _, log = encrypted_place().open_log(LogConfig(encryption_enable=True))
+    for _ in range(2):
+        append(log, batch(bytes(100_000)))
+    with pytest.raises(NotResident) as caught:
+        log.read(0, 10_000, EVERYTHING, at_least_one=True, may_block=False)
+    run_now(caught.value.load)
+    assert log.read(0, 10_000, EVERYTHING, at_least_one=False, may_block=False).size_bytes == 0
+    assert log.read(0, 10_000, EVERYTHING, at_least_one=True, may_block=False).end_offset == 1
+
+
 def test_what_is_loaded_and_not_asked_for_is_dropped() -> None:
     _, log = encrypted_place().open_log(LogConfig(encryption_enable=True))
     for _ in range(10):
