@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from runnel.disk.decryption import Decryption
+from runnel.disk.os_files import OsFile
 from runnel.messages.fetch import FetchRequest
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -11,9 +13,9 @@ from runnel.ports.disk import FileSlice
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
 
 
-async def filled(world, name="events", partitions=1, batches=5, size=10):
+async def filled(world, name="events", partitions=1, batches=5, size=10, **configs):
     """A topic with this many batches of two records per partition, and a client."""
-    await world.create(name, partitions)
+    await world.create(name, partitions, **configs)
     client = await world.connect()
     for index in range(partitions):
         for number in range(batches):
@@ -113,6 +115,50 @@ def test_large_reads_are_sent_as_file_slices(tell):
             log = world.broker.partition("events", index).log
             found = log.read(0, 10_000_000, log.end_offset, at_least_one=True)
             assert [type(part) for part in found.parts] == [FileSlice]
+
+    tell(scenario)
+
+
+@pytest.mark.parametrize(
+    ("is_cold", "partition_max_bytes", "count"),
+    [
+        (False, 1024 * 1024, 3),
+        (True, 1024 * 1024, 3),
+        (False, 250_000, 6),
+        # It is not known before that whole batches take less.
+        (True, 250_000, 5),
+        (False, 0, 1),
+        (True, 0, 1),
+    ],
+)
+def test_no_more_is_decrypted_than_the_response_may_have(
+    tell, monkeypatch, is_cold, partition_max_bytes, count
+):
+    sizes = []
+    finish = Decryption.finish
+
+    def counted(self):
+        finish(self)
+        sizes.append(self._found.size_bytes)
+
+    monkeypatch.setattr(Decryption, "finish", counted)
+
+    async def scenario(world) -> None:
+        client = await filled(world, partitions=8, batches=4, size=100_000, encryption_enable="true")
+        if is_cold:
+            monkeypatch.setattr(OsFile, "is_resident", lambda *_: False)
+            for index in range(8):
+                log = world.broker.partition("events", index).log
+                log.reader.time_passed()
+                log.reader.time_passed()
+        asked = [(index, 0) for index in range(8)]
+        request = fetch_from("events", *asked, max_bytes=1_200_000, partition_max_bytes=partition_max_bytes)
+        response = await client.ask(request, 12)
+        found = [p.partition_index for p in response.responses[0].partitions if p.records]
+        assert found == list(range(count))
+        assert sum(size > 0 for size in sizes) == count
+        assert sum(sizes) <= 1_200_000
+        assert sum(len(p.records or b"") for p in response.responses[0].partitions) == sum(sizes)
 
     tell(scenario)
 

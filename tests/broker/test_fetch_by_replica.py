@@ -10,6 +10,7 @@ import pytest
 
 from runnel.broker.apis.fetch_by_replica import ReplicaFetch
 from runnel.broker.runtime import follower_sessions
+from runnel.disk.decryption import Decryption
 from runnel.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -38,10 +39,10 @@ class Leader:
         self.epochs: dict[int, int] = {}
         self.topic_id = NO_ID
 
-    async def start(self, partitions: int = 1, isr: tuple[int, ...] = (1, 2, 3)) -> None:
+    async def start(self, partitions: int = 1, isr: tuple[int, ...] = (1, 2, 3), **configs: str) -> None:
         for node in (2, 3):
             self.epochs[node] = await self.replicas.register(node)
-        self.topic_id = await self.replicas.create("t", partitions, isr=isr)
+        self.topic_id = await self.replicas.create("t", partitions, (1, 2, 3), isr, **configs)
         self.client = await self.replicas.connect(1)
         self.followers = {node: await self.replicas.connect(1) for node in (2, 3)}
 
@@ -363,6 +364,32 @@ def test_the_size_of_a_response_is_limited(tmp_path: Path) -> None:
         assert sum(size > 0 for size in sizes) == 2, "whole batches, up to the limit"
 
     play(tmp_path, scenario, fetch_max_bytes="2500", replica_fetch_response_max_bytes="100")
+
+
+@pytest.mark.parametrize("count", [8, 1100])
+def test_no_more_is_decrypted_than_a_response_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    sizes: list[int] = []
+    finish = Decryption.finish
+
+    def counted(self: Decryption) -> None:
+        finish(self)
+        sizes.append(self._found.size_bytes)
+
+    monkeypatch.setattr(Decryption, "finish", counted)
+
+    async def scenario(leader: Leader) -> None:
+        await leader.start(count, encryption_enable="true")
+        for index in range(8):
+            await leader.append(bytes(100_000), index=index)
+        response = await begin_session(leader, count)
+        parts = [data.records for topic in response.responses for data in topic.partitions]
+        found = [len(records) for records in parts if records]
+        assert found == sizes
+        assert len(sizes) == 3, "whole batches, up to the limit"
+
+    play(tmp_path, scenario, fetch_max_bytes="350000", replica_fetch_response_max_bytes="100")
 
 
 def test_a_large_session_ends_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from runnel.broker.runtime.running import start_broker, start_quorum
 from runnel.broker.runtime.topic_creation import create_topics
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
+from runnel.disk.keyring import Keyring
 from runnel.disk.os_files import OsFiles
 from runnel.disk.workers import LoopWorkers
 from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -45,6 +46,7 @@ class BrokerWorld:
             sync_workers=LoopWorkers(2, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
             read_workers=LoopWorkers(1, "read"),
+            keyring=Keyring([bytes(32)], OsFiles(), str(folder)),
         )
         timers = LoopTimers(asyncio.get_running_loop())
         self.broker = Broker(node_id, "", "127.0.0.1", 0, clock, timers, self.disk, entropy, self.settings)

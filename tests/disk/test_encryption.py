@@ -22,7 +22,7 @@ from runnel.log.encryption import OVERHEAD_BYTES
 from runnel.log.names import KEY, LOG, MASTERS, offset_of
 from runnel.model.errors import DamagedLog, StorageFailed
 from runnel.model.log_config import LogConfig
-from runnel.ports.disk import BadDirectory, NotResident, Origin
+from runnel.ports.disk import BadDirectory, Origin
 from runnel.sim.files import SimFiles
 from tests.disk import compacted
 from tests.disk.world import (
@@ -336,54 +336,6 @@ def test_a_full_disk_leaves_no_half_of_a_key() -> None:
     append(log, batch(b"kept"))
     _, log = place.open_log(ENCRYPTED)
     assert len(read_all(log)) == 1
-
-
-# Large reads
-
-
-def test_large_reads_are_decrypted_by_a_thread() -> None:
-    config = LogConfig(encryption_enable=True)
-    _, log = encrypted_place().open_log(config)
-    for number in range(30):
-        append(log, batch(bytes([number]) * 50_000))
-    whole = b"".join(read_all(log))
-    with pytest.raises(NotResident) as caught:
-        log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
-    run_now(caught.value.load)
-    found = log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=True)
-    data = slice_bytes(found)
-    assert whole.startswith(data)
-    assert 900_000 < len(data) <= 1024 * 1024
-    # It was for one reader.
-    with pytest.raises(NotResident):
-        log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
-    small = log.read(0, 60_000, EVERYTHING, at_least_one=True, may_block=False)
-    assert len(slice_bytes(small)) < 60_000
-
-
-def test_a_reader_gets_nothing_beyond_its_end_from_what_another_one_loaded() -> None:
-    _, log = encrypted_place().open_log(LogConfig(encryption_enable=True))
-    for _ in range(10):
-        append(log, batch(bytes(50_000)))
-    with pytest.raises(NotResident) as caught:
-        log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
-    run_now(caught.value.load)
-    assert log.read(0, 10_000_000, 4, at_least_one=True, may_block=True).end_offset == 4
-    with pytest.raises(NotResident):
-        log.read(0, 10_000_000, 4, at_least_one=True, may_block=False)
-
-
-def test_what_is_loaded_and_not_asked_for_is_dropped() -> None:
-    _, log = encrypted_place().open_log(LogConfig(encryption_enable=True))
-    for _ in range(10):
-        append(log, batch(bytes(50_000)))
-    with pytest.raises(NotResident) as caught:
-        log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
-    run_now(caught.value.load)
-    log.reader.time_passed()
-    log.reader.time_passed()
-    with pytest.raises(NotResident):
-        log.read(0, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
 
 
 # What is hidden, and what is detected

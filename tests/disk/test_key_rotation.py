@@ -1,5 +1,6 @@
 """Rotation of the master key: every key file is encrypted again, whatever happens meanwhile."""
 
+import errno
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -11,10 +12,10 @@ from runnel.disk.disk_log import DiskLog
 from runnel.disk.key_rotation import RETRY_AFTER_MS, masters_in, rotate_stopped
 from runnel.disk.keyring import Keyring, MasterKey, listed_masters
 from runnel.disk.truncation import Truncation
-from runnel.log.names import KEY, TEMPORARY
+from runnel.log.names import CLEANED, KEY, LOG, TEMPORARY
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import BadDirectory
-from runnel.sim.files import PowerFailure
+from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.world import (
     PARTITION,
     HeldWorkers,
@@ -118,6 +119,40 @@ def test_a_crash_at_any_moment(kind: str) -> None:
         assert read_all(log) == batches
 
 
+@pytest.mark.parametrize("failures", [1, 2, 100])
+@pytest.mark.parametrize("operation", ["rename", "sync_folder"])
+def test_a_power_failure_after_a_step_that_failed(operation: str, failures: int) -> None:
+    for moment in range(5):
+        place = Place(master_keys=[OLD])
+        files = files_of(place)
+        directory, log = filled(place)
+        batches = read_all(log)
+        files.sync_volume("/")
+        directory.change_master_keys([NEW, OLD])
+        left = [moment, failures]
+
+        def fault(done: str, path: str, left: list[int] = left) -> None:
+            is_key_step = done == operation and str(PARTITION) in path and (KEY in path or done != "rename")
+            if not is_key_step or left[1] == 0:
+                return
+            if done == "rename" and left[0]:
+                left[0] -= 1
+                return
+            left[1] -= 1
+            raise OSError(errno.EIO, "input/output error", path)
+
+        files.fault = fault
+        run_upkeep(place, directory, 1)
+        files.lose_power(Random(moment))
+        needed, listed = state(place)
+        assert needed <= listed
+        place.master_keys = [NEW, OLD]
+        directory, log = place.open_log(CONFIG)
+        run_upkeep(place, directory)
+        assert state(place) == ({NEW_ID}, {NEW_ID})
+        assert read_all(log) == batches
+
+
 def test_segments_that_are_replaced_meanwhile_keep_their_own_keys() -> None:
     workers = HeldWorkers()
     place = Place(master_keys=[OLD], workers=workers)
@@ -209,6 +244,42 @@ def test_keys_of_deleted_segments_do_not_delay_it() -> None:
     directory.change_master_keys([NEW, OLD])
     run_upkeep(place, directory)
     assert state(place) == ({NEW_ID}, {NEW_ID})
+
+
+class RenamingFiles(SimFiles):
+    """Files that are renamed right after a folder was listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renamed: dict[str, list[str]] = {}
+        """By folder."""
+
+    def names(self, folder: str) -> list[str]:
+        found = super().names(folder)
+        for path in self.renamed.pop(folder, []):
+            self.rename(path, path.removesuffix(CLEANED))
+        return found
+
+
+@pytest.mark.parametrize("renamed_before", [[], [KEY]])
+@pytest.mark.parametrize("renamed_after", [[], [KEY], [KEY, LOG]])
+def test_the_key_of_a_segment_that_is_swapped_in_is_needed(
+    renamed_before: list[str], renamed_after: list[str]
+) -> None:
+    files = RenamingFiles()
+    place = Place(files, master_keys=[OLD])
+    directory, log = place.open_log(CONFIG)
+    append(log, batch(b"value"))
+    directory.close()
+    path = log.segments.path(log.segments.segments[0], "")
+    for suffix in (KEY, LOG):
+        files.rename(path + suffix, path + suffix + CLEANED)
+    for suffix in renamed_before:
+        files.rename(path + suffix + CLEANED, path + suffix)
+    waiting = [suffix for suffix in renamed_after if suffix not in renamed_before]
+    files.renamed[log.segments.folder] = [path + suffix + CLEANED for suffix in waiting]
+    assert masters_in(files, place.path) == {OLD_ID}
+    assert not files.renamed
 
 
 def test_a_stopped_node() -> None:

@@ -8,10 +8,11 @@ are not asked for again, because the client has gone, are dropped after a while.
 
 from dataclasses import dataclass
 
+from runnel.batch.header import read_header
 from runnel.disk import reading
 from runnel.disk.blocking_read import Plan, SegmentsRead
 from runnel.disk.segments import Segments
-from runnel.ports.disk import Slice
+from runnel.ports.disk import FileSlice, Slice
 
 
 @dataclass(slots=True)
@@ -43,7 +44,9 @@ class DecryptedReads:
         if kept is None:
             return None
         found = kept.found
-        if found.end_offset > end_offset or (found.size_bytes > max_bytes and not at_least_one):
+        if found.end_offset > end_offset:
+            return None
+        if found.size_bytes > max_bytes and not (at_least_one and _is_one_batch(found)):
             return None
         kept.readers -= 1
         if kept.readers <= 0:
@@ -60,6 +63,11 @@ class DecryptedReads:
     def clear(self) -> None:
         """Segments were removed, replaced or truncated."""
         self._kept.clear()
+
+
+def _is_one_batch(found: Slice) -> bool:
+    (data,) = found.parts
+    return not isinstance(data, FileSlice) and read_header(data).size_bytes == found.size_bytes
 
 
 class Decryption(SegmentsRead[None]):

@@ -12,6 +12,7 @@ the next start continues: the list of master keys has the old one until no key f
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -196,27 +197,50 @@ def masters_in(files: Files, path: str) -> set[str]:
     """The ids of the master keys that the key files of a data directory need. May raise OSError."""
     found: set[str] = set()
     for folder, _ in _folders(files, path):
-        for name in _needed_keys(files, folder):
-            try:
-                found.add(master_of(files, f"{folder}/{name}"))
-            except (FileNotFoundError, CorruptBatch):
-                # It was removed meanwhile; or it is damaged, and no master key helps.
-                continue
+        # A log that was removed meanwhile needs none.
+        with suppress(FileNotFoundError):
+            found |= _masters_of(files, folder)
     return found
 
 
-def _needed_keys(files: Files, folder: str) -> Iterable[str]:
-    """The key files of a folder without those of deleted segments, once these cannot reappear."""
-    try:
-        names = set(files.names(folder))
-        keys = [name for name in names if offset_of(name.removesuffix(CLEANED), KEY) is not None]
-        needed = [name for name in keys if name.replace(KEY, LOG) in names or name.endswith(CLEANED)]
-        if len(needed) < len(keys):
-            files.sync_folder(folder)
-    except FileNotFoundError:
-        # The log was removed meanwhile.
-        return []
-    return needed
+def _masters_of(files: Files, folder: str) -> set[str]:
+    """The same of one folder. A key that is renamed meanwhile, by a swap of segments, is not missed."""
+    names = _key_names(files, folder)
+    while True:
+        found: set[str] = set()
+        is_missed = False
+        for name in _needed_keys(names):
+            try:
+                found.add(master_of(files, f"{folder}/{name}"))
+            except FileNotFoundError:
+                is_missed = True
+            except CorruptBatch:
+                # No master key helps.
+                continue
+        # A listing during a rename may have neither name.
+        before, names = names, _key_names(files, folder)
+        if names == before and not is_missed:
+            break
+    if names:
+        # A step may have failed after it renamed keys: no former key can reappear, nor a deleted segment.
+        files.sync_folder(folder)
+    return found
+
+
+def _key_names(files: Files, folder: str) -> set[str]:
+    """The names of the files on which it depends which keys are needed."""
+    names = files.names(folder)
+    keys = {name for name in names if offset_of(name.removesuffix(CLEANED), KEY) is not None}
+    logs = {name.replace(KEY, LOG) for name in keys} | {name.replace(KEY, LOG) + CLEANED for name in keys}
+    return keys | logs.intersection(names)
+
+
+def _needed_keys(names: set[str]) -> Iterable[str]:
+    """The key files of a folder without those of deleted segments."""
+    for name in names:
+        log = name.replace(KEY, LOG)
+        if log != name and (name.endswith(CLEANED) or log in names or log + CLEANED in names):
+            yield name
 
 
 def _folders(files: Files, path: str) -> Iterable[tuple[str, TopicPartition]]:

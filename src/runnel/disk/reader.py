@@ -115,7 +115,7 @@ class Reader:
         if size <= 0:
             return Slice([], 0)
         if segment.is_encrypted and size > SENDFILE_BYTES_MIN and not may_block:
-            raise self._not_resident(offset, max_bytes, end_offset, at_least_one)
+            raise self._not_decrypted(offset, max_bytes, end_offset, at_least_one, size)
         return self._slice(segment, position, size, next_offset)
 
     def _slice(self, segment: Segment, position: int, size: int, next_offset: int) -> Slice:
@@ -188,7 +188,14 @@ class Reader:
             plan = partial(self._plan_touch, offset, max_bytes, end_offset)
             return NotResident(SegmentsRead(segments, plan))
         max_bytes = min(max_bytes, DECRYPTED_BYTES_MAX)
-        return NotResident(Decryption(segments, self._decrypted, offset, max_bytes, end_offset, at_least_one))
+        kept_bytes = max(min(max_bytes, segments.size_bytes), int(at_least_one))
+        return self._not_decrypted(offset, max_bytes, end_offset, at_least_one, kept_bytes)
+
+    def _not_decrypted(
+        self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, kept_bytes: int
+    ) -> NotResident:
+        load = Decryption(self._segments, self._decrypted, offset, max_bytes, end_offset, at_least_one)
+        return NotResident(load, kept_bytes)
 
     def _plan_touch(self, offset: int, max_bytes: int, end_offset: int) -> Plan[None]:
         segment = self._segments.segments[self._segments.segment_of(offset)]

@@ -32,9 +32,11 @@ class NotResident(Exception):
     The caller has `Disk.run_blocking` run `load`, and reads again with `may_block`.
     """
 
-    def __init__(self, load: BlockingRead[None]) -> None:
+    def __init__(self, load: BlockingRead[None], kept_bytes: int = 0) -> None:
         super().__init__("not in the page cache")
         self.load = load
+        self.kept_bytes = kept_bytes
+        """How many bytes of batches `load` may keep in memory until they are read; the page cache aside."""
 
 
 class Origin(Enum):

@@ -33,7 +33,8 @@ READ_COMMITTED = 1
 FOLLOWER_READS_VERSION = 11
 """The version from which consumers may fetch from followers (KIP-392)."""
 PartitionRead = tuple[PartitionData | None, int]
-"""The response of a partition and the size of its records; None if a session has no changes."""
+"""The response of a partition, None if there is none yet or a session has no changes; and the part of the
+budget that it takes: the size of its records, or that of a read."""
 
 
 @handles(FetchRequest)
@@ -82,6 +83,7 @@ class DelayedFetch:
         "_is_charged",
         "_is_committed_only",
         "_is_truncated",
+        "_loading",
         "_loads",
         "_may_block",
         "_needs_leader",
@@ -104,6 +106,8 @@ class DelayedFetch:
         self._deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
         self._loads: list[Promise[None]] = []
         """Reads of the last attempt that are not in the page cache."""
+        self._loading: dict[ReplicatedLog, int] = {}
+        """How many bytes of the budget each of them takes, at this attempt and the next one."""
         self._may_block = False
         """After loading: pages evicted since then are read on the event loop."""
         self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
@@ -153,9 +157,9 @@ class DelayedFetch:
         is_urgent = is_expired or not self._plan.wanted
         for wanted in self._plan.wanted:
             data, read_bytes = self._read_partition(wanted, budget - size_bytes, size_bytes == 0)
+            size_bytes += read_bytes
             if data is None:
                 continue
-            size_bytes += read_bytes
             if data.error_code or data.diverging_epoch is not None:
                 is_urgent = True
             results.append((wanted, data))
@@ -176,6 +180,7 @@ class DelayedFetch:
         self._may_block = True
         response = self.attempt(is_expired)
         self._may_block = False
+        self._loading.clear()
         return await settled(self.wait() if response is None else response)
 
     def _read_partition(self, wanted: RequestedPartition, budget: int, is_first: bool) -> PartitionRead:
@@ -203,7 +208,8 @@ class DelayedFetch:
                     )
         except NotResident as cold:
             self._loads.append(partition.load(cold.load))
-            return None, 0
+            self._loading[partition] = cold.kept_bytes
+            return None, cold.kept_bytes
         except ApiError as error:
             return self._error(wanted, error), 0
         high_watermark, log_start_offset = partition.high_watermark, partition.log.log_start_offset
@@ -223,6 +229,9 @@ class DelayedFetch:
             -1,
             records,
         )
+        if self._loading:
+            # What was not loaded for lack of budget is not read on the event loop now.
+            size_bytes = max(size_bytes, self._loading.get(partition, 0))
         return data, size_bytes
 
     def _preferred(self, partition: ReplicatedLog, asked: FetchPartition) -> PartitionData | None:

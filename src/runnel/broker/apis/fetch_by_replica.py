@@ -126,6 +126,7 @@ class ReplicaFetch:
         "_deadline_ms",
         "_has_unknown",
         "_is_incremental",
+        "_loading",
         "_loads",
         "_may_block",
         "_request",
@@ -146,6 +147,8 @@ class ReplicaFetch:
         self._deadline_ms = now_ms + request.max_wait_ms
         self._loads: list[Promise[None]] = []
         """Reads of the last attempt that are not in the page cache."""
+        self._loading: dict[Cursor, int] = {}
+        """How many bytes of the budget each of them takes, at this attempt and the next one."""
         self._may_block = False
         settings = ctx.broker.settings
         limit = max(settings["fetch.max.bytes"], settings["replica.fetch.response.max.bytes"])
@@ -174,9 +177,11 @@ class ReplicaFetch:
         # The response to a full request has all partitions; most are at the end of their logs.
         found = Found()
         for cursors in _slices(mentioned):
+            before_bytes = found.size_bytes
             self._read_all(cursors, found)
             if self._loads:
                 await self._load()
+                found.size_bytes = before_bytes
                 self._read_all(cursors, found, may_block=True)
             self._collect(found)
             await asyncio.sleep(0)
@@ -306,12 +311,18 @@ class ReplicaFetch:
             if left <= 0 and self._is_incremental:
                 break
             read = self._read_partition(cursor, left, is_first=found.size_bytes == 0)
+            size_bytes = 0
             if read is not None:
                 data, size_bytes, has_more = read
-                found.size_bytes += size_bytes
                 is_new_start = NOT_SENT != cursor.log_start_offset != data.log_start_offset
                 found.is_urgent |= cursor.is_urgent or is_new_start or data.error_code != 0
                 found.results[cursor] = data, has_more
+            if self._loading:
+                # What was not loaded for lack of budget is not read on the event loop by the next attempt.
+                size_bytes = max(size_bytes, self._loading.get(cursor, 0))
+            found.size_bytes += size_bytes
+        if may_block:
+            self._loading.clear()
 
     def _read_partition(
         self, cursor: Cursor, budget: int, *, is_first: bool
@@ -338,6 +349,7 @@ class ReplicaFetch:
         except NotResident as cold:
             assert cursor.partition is not None
             self._loads.append(cursor.partition.load(cold.load))
+            self._loading[cursor] = cold.kept_bytes
             return None
         except ApiError as error:
             return self._error(cursor, error), 0, False
@@ -416,4 +428,5 @@ class Found:
     results: dict[Cursor, tuple[PartitionData, bool]] = field(default_factory=dict)
     """The data of each partition, and whether it has more."""
     size_bytes: int = 0
+    """The part of the budget that is used: the size of the records, or that of a read that is under way."""
     is_urgent: bool = False
