@@ -216,6 +216,7 @@ class Pipeline:
             call.request = request
             self._throttle(call, request)
             return self.broker.run(forward(call, frame))
+        call.authorizer_version = gates.authorizer.version
         if gates.authorizer.allows_all(session):
             return self._handle(Permitted(), route, request, call, frame, header)
         check = Check(call, request.api_key)
