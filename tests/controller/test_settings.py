@@ -1,5 +1,7 @@
 """Configs are resolved by precedence, and subscribers are notified of changes."""
 
+import difflib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +85,14 @@ def test_a_config_of_a_listener_takes_precedence_over_the_bare_one() -> None:
 def test_an_unknown_config_of_tls_is_rejected(name: str) -> None:
     with pytest.raises(BadConfig, match=f"Unknown broker config name: {name}"):
         Settings(TLS | {name: "x"})
+
+
+def test_no_suggestions_are_made_for_unknown_dynamic_configs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would take milliseconds."""
+    monkeypatch.setattr(difflib, "get_close_matches", None)
+    settings = Settings()
+    settings.apply_dynamic({}, {f"listener.name.a.ssl.nonsense{number}": "1" for number in range(100)})
+    assert settings.of_listeners() == []
 
 
 def test_an_invalid_dynamic_value_falls_back() -> None:

@@ -2,10 +2,15 @@
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
 import os
+import socket
 import ssl
+import sys
+import termios
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +20,8 @@ from hypothesis import strategies as st
 from runnel.disk.os_files import OsFile
 from runnel.net import listener
 from runnel.net.admission import ListenerLimits
+from runnel.net.tls_connection import TlsConnection
+from runnel.ports.disk import FileSlice
 from runnel.security.principal import ANONYMOUS
 from runnel.tls.context import client_context
 from runnel.tls.endpoint import TlsEndpoint
@@ -201,6 +208,65 @@ def test_no_clear_text_is_on_the_wire(run, tmp_path: Path, monkeypatch, is_cold)
     assert len(seen) > 34_000 * len(MARK)
     assert MARK[:16] not in seen
     assert (readers == {"sender"}) is is_cold
+
+
+def unread_bytes(connected: socket.socket) -> int:
+    return int.from_bytes(fcntl.ioctl(connected, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def watched(name: str, connection: TlsConnection, uses: list[tuple[str, bool]]) -> Callable[..., object]:
+    """A method of the endpoint that notes whether a thread was sending."""
+    method = getattr(TlsEndpoint, name)
+
+    def use(endpoint: TlsEndpoint, *arguments: object) -> object:
+        if endpoint is connection._endpoint:
+            uses.append((name, connection._outbox.is_away))
+        return method(endpoint, *arguments)
+
+    return use
+
+
+def test_nothing_is_read_while_a_thread_sends(run, tmp_path: Path, monkeypatch):
+    """A read that has something to send may pass a response to a thread, which then owns the endpoint."""
+    content = bytes(index % 253 for index in range(300_000))
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    monkeypatch.setattr(OsFile, "is_resident", lambda *_: False)
+    uses: list[tuple[str, bool]] = []
+
+    async def scenario() -> None:
+        async with World(file=path, tls=server_tls()) as world:
+            world.listener.sealed = memoryview(bytearray(20_000))
+            client = await SealedClient.connect(world.port, [1_000_000])
+            await client.send(frame(b"eone"))
+            assert await client.receive() == b"one"
+            (connection,) = world.listener.connections
+            assert isinstance(connection, TlsConnection)
+            outbox, file = connection._outbox, world.service._file
+            assert file is not None
+            request = frame(b"n" * 400_000)
+            await client.send(request[:100_000])
+            await world.until(lambda: connection._large is not None and connection._large.received > 99_000)
+            connection._pause()
+            sending = asyncio.create_task(client.send(request[100_000:] + frame(b"etwo")))
+            await world.until(lambda: unread_bytes(connection._socket) > 50_000)
+            for name in ("received", "read_into", "handshake", "close"):
+                monkeypatch.setattr(TlsEndpoint, name, watched(name, connection, uses))
+            # As left by a socket that has become writable just now.
+            outbox._keep(len(content).to_bytes(4, "big"))
+            outbox._keep(FileSlice(file, 0, len(content)))
+            connection._resume()
+            connection.readable()
+            assert outbox.is_away
+            assert await client.receive() == content
+            await sending
+            assert await client.receive() == b"two"
+            assert world.service.served[1:] == [b"n" * 64, b"etwo"]
+            client.close()
+
+    run(scenario())
+    assert ("read_into", False) in uses
+    assert not [name for name, is_away in uses if is_away]
 
 
 def test_many_large_responses_to_clients_that_read_late(run, tmp_path: Path):

@@ -7,18 +7,22 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from runnel.controller.settings import Settings
 from runnel.server import node_tls
 from runnel.server.layers import BadSettings
 from runnel.server.node import Node
+from runnel.server.node_tls import NodeTls
 from runnel.server.process import READY_PREFIX
+from runnel.server.roles import roles_of
 from runnel.testing import Broker
 from tests.tls.certificates import Authority, Issued, certificate_pem, name
 
@@ -173,6 +177,31 @@ def test_a_dynamic_config_is_tried_out_then_used(files: Files, broker: Broker, c
     assert served(broker.port) == NODE.der()
     assert "TLS of the listener SSL was not changed: ssl.keystore.location: cannot read" in caplog.text
     alter(admin_of(files, broker.bootstrap_servers), {setting: None})
+
+
+def test_a_try_out_resolves_what_it_needs_in_a_thread(files: Files, monkeypatch) -> None:
+    resolved: list[tuple[list[str], bool]] = []
+    changed = Settings.changed
+
+    def recorded(settings: Settings, changes: Mapping[str, str | None]) -> Settings:
+        resolved.append((list(changes), threading.current_thread() is threading.main_thread()))
+        return changed(settings, changes)
+
+    monkeypatch.setattr(Settings, "changed", recorded)
+    setting = "listener.name.ssl.ssl.keystore.location"
+    others = {f"listener.name.other{number}.ssl.keystore.location": "/a" for number in range(100)}
+    others |= {f"listener.name.ssl.m{number}.sasl.jaas.config": "" for number in range(100)}
+
+    async def scenario() -> str | None:
+        settings = Settings(
+            {"listeners": "SSL://127.0.0.1:0", "log.dirs": str(files.folder / "data"), **files.settings}
+        )
+        tls = NodeTls(roles_of(settings), settings)
+        tls.load()
+        return await tls.refusal({**others, setting: "/nowhere"})
+
+    assert "cannot read /nowhere" in (asyncio.run(scenario()) or "")
+    assert resolved == [([setting], False)]
 
 
 def test_secrets_of_dynamic_configs_are_not_described(files: Files, broker: Broker) -> None:

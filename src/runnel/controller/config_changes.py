@@ -22,6 +22,9 @@ from runnel.model.configs import AlterOperation, ResourceType
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import ClearElrRecord, ConfigRecord, MetadataRecord
 
+ID_DIGITS_MAX = 10
+"""Digits of the largest node id."""
+
 
 def decide_incremental_alter_configs(
     image: MetadataImage, settings: Settings, request: IncrementalAlterConfigsRequest
@@ -155,7 +158,8 @@ def _check_broker(image: MetadataImage, name: str) -> None:
         return
     if not name.isascii() or not name.isdecimal():
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    if int(name) not in image.brokers:
+    # With leading zeros there would be many names of one broker.
+    if len(name) > ID_DIGITS_MAX or name != str(int(name)) or int(name) not in image.brokers:
         known = ", ".join(map(str, sorted(image.brokers)))
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {known}, but received {name}"

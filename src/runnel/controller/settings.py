@@ -203,8 +203,11 @@ def _definition(name: str) -> ConfigDefinition:
 def _is_usable(name: str, value: str) -> bool:
     # Values are validated when they are set. A value that a later release no longer accepts must not prevent
     # startup, so the next source applies instead.
+    definition = broker_definition(name)
+    if definition is None:
+        return False
     try:
-        check_broker_config(name, value)
+        definition.parse(value)
     except BadConfig:
         return False
     return True

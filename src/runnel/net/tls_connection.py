@@ -131,6 +131,9 @@ class TlsConnection(Connection):
         """Receive again; whether there is something to read."""
         if self.is_closed or not self._is_flowing or self._endpoint.has_more:
             return False
+        if self._outbox.is_away:
+            # Since the last read, which had something to send. The socket stays readable.
+            return False
         try:
             return self._take_in() and not self._endpoint.is_ended
         except BlockingIOError:

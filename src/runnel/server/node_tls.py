@@ -31,6 +31,8 @@ from runnel.tls.settings import BadTls, ClientAuth, TlsSettings
 CHECK_SECONDS = 3
 """How often files are checked for changes."""
 
+SSL_PREFIX = "ssl."
+
 log = logging.getLogger("runnel.server")
 
 Stamp = tuple[int, int, int] | None
@@ -118,18 +120,24 @@ class NodeTls:
 
     async def refusal(self, changes: Mapping[str, str | None]) -> str | None:
         """Why these changes of dynamic configs cannot be applied; None if they can."""
-        changed = self._settings.changed(changes)
-        touched = [name for name in self._made if any(_is_of(name, config) for config in changes)]
-        for name in touched:
-            try:
-                await asyncio.to_thread(self._remake, name, changed)
-            except BadTls as error:
-                return f"TLS of the listener {name}: {error}"
-        return None
+        return await asyncio.to_thread(self._refusal, changes)
 
     def concerns(self, names: frozenset[str]) -> bool:
         """Whether a change of these configs may change TLS."""
-        return any(own_name_of(name).startswith("ssl.") for name in names)
+        return any(own_name_of(name).startswith(SSL_PREFIX) for name in names)
+
+    def _refusal(self, changes: Mapping[str, str | None]) -> str | None:
+        of_listeners = {f"{LISTENER_PREFIX}{name.lower()}.{SSL_PREFIX}": name for name in self._made}
+        # A client can name any number of listeners and of configs that are not of TLS.
+        own = {config: value for config, value in changes.items() if config.startswith(tuple(of_listeners))}
+        changed = self._settings.changed(own)
+        for prefix, name in of_listeners.items():
+            if any(config.startswith(prefix) for config in own):
+                try:
+                    self._remake(name, changed)
+                except BadTls as error:
+                    return f"TLS of the listener {name}: {error}"
+        return None
 
     def _remake(self, listener: str, settings: Settings) -> _Made:
         made, old = self._make(listener, settings), self._made[listener].certificate
@@ -178,10 +186,6 @@ class NodeTls:
     def _read_stamps(self) -> dict[str, Stamp]:
         files = {path for name in self._made for path in self._tls_settings(name, self._settings).files}
         return {path: _stamp(path) for path in sorted(files)}
-
-
-def _is_of(listener: str, config: str) -> bool:
-    return config.startswith(f"{LISTENER_PREFIX}{listener.lower()}.")
 
 
 def _stamp(path: str) -> Stamp:

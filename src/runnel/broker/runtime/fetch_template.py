@@ -397,7 +397,7 @@ class FetchTemplates:
         if not is_simple or (request.rack_id and selects_by_rack(self._broker)):
             session.template = None
             return
-        session.template_version = call.authorizer.version
+        session.template_version = call.authorizer_version
         if isinstance(template, FetchTemplate) and template.is_repeated_by(frame):
             return
         session.template = None
@@ -423,10 +423,11 @@ def _is_simple(request: FetchRequest, version: int) -> bool:
     if request.session_epoch == FINAL_EPOCH:
         is_repeatable = request.session_id == NO_SESSION
     else:
-        is_repeatable = request.session_epoch > 0 and not request.forgotten_topics_data
+        is_repeatable = request.session_epoch > 0
     return (
         version >= VERSION_MIN
         and is_repeatable
+        and not request.forgotten_topics_data
         and not is_replica(request)
         and len(request.topics) == 1
         and len(request.topics[0].partitions) == 1

@@ -208,6 +208,7 @@ class Pipeline:
         self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
         if may_forward and self.broker.try_out is not None and self._must_try_out(request, call):
+            self._throttle(call, request)
             call.is_tried_out = True
             return self.broker.run(self._try_out_first(route, request, call, frame, header))
         if may_forward and self.broker.controller.must_forward:
@@ -215,6 +216,7 @@ class Pipeline:
             call.request = request
             self._throttle(call, request)
             return self.broker.run(forward(call, frame))
+        call.authorizer_version = gates.authorizer.version
         if gates.authorizer.allows_all(session):
             return self._handle(Permitted(), route, request, call, frame, header)
         check = Check(call, request.api_key)
@@ -323,10 +325,10 @@ class Pipeline:
             return await forward(call, frame)
 
     def _throttle(self, call: Call, request: Request) -> None:
-        """Charge the client for a request."""
+        """Charge the client for a request, once."""
         quotas, session = self.broker.gates.quotas, call.session
         session.client_id = call.client_id
-        if quotas.limits(session):
+        if quotas.limits(session) and not call.is_tried_out:
             is_exempt = is_exempt_from_request_quota(request)
             throttle_ms = quotas.throttle_ms(
                 session, request.api_key, call.request_bytes, is_exempt=is_exempt

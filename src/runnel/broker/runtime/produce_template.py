@@ -362,7 +362,7 @@ class ProduceTemplates:
                 self._known.clear()
             self._known[version, prefix] = template
         session.template = template
-        session.template_version = call.authorizer.version
+        session.template_version = call.authorizer_version
 
 
 def _prefix_end(frame_bytes: int, records_bytes: int, version: int) -> int:
