@@ -67,6 +67,22 @@ def test_one_batch_that_is_larger_than_requested() -> None:
     assert log.read(0, 10_000, EVERYTHING, at_least_one=True, may_block=False).end_offset == 1
 
 
+@pytest.mark.parametrize("offset", range(6))
+def test_offsets_that_compaction_removed(offset: int) -> None:
+    _, log = encrypted_place().open_log(LogConfig(encryption_enable=True, segment_bytes=200_000))
+    for _ in range(6):
+        append(log, batch(bytes(90_000)))
+    segments = log.segments.segments
+    assert [segment.base_offset for segment in segments] == [0, 2, 4]
+    del segments[1]
+    log.segments_changed()
+    with pytest.raises(NotResident) as caught:
+        log.read(offset, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
+    run_now(caught.value.load)
+    found = log.read(offset, 10_000_000, EVERYTHING, at_least_one=True, may_block=False)
+    assert found.end_offset == (2 if offset < 2 else 6)
+
+
 def test_what_is_loaded_and_not_asked_for_is_dropped() -> None:
     _, log = encrypted_place().open_log(LogConfig(encryption_enable=True))
     for _ in range(10):

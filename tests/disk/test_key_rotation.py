@@ -282,6 +282,29 @@ def test_the_key_of_a_segment_that_is_swapped_in_is_needed(
     assert not files.renamed
 
 
+def test_master_keys_that_are_used_during_the_search_are_kept() -> None:
+    place = Place(master_keys=[OLD])
+    place.open()
+    keyring = Keyring([OLD], place.files, place.path)
+    with keyring.wrapping():
+        pass
+    keyring.change([NEW, OLD])
+
+    def search() -> set[str]:
+        with keyring.wrapping():
+            pass
+        keyring.change([NEWEST, NEW, OLD])
+        with keyring.wrapping():
+            pass
+        keyring.change([OLD, NEWEST, NEW])
+        return set()
+
+    keyring.forget_unneeded(search)
+    assert keyring.listed == {OLD_ID, NEW_ID, NEWEST_ID}
+    keyring.forget_unneeded(set)
+    assert keyring.listed == {OLD_ID}
+
+
 def test_a_stopped_node() -> None:
     place = Place(master_keys=[OLD])
     directory, log = filled(place)

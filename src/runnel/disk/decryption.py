@@ -7,6 +7,7 @@ are not asked for again, because the client has gone, are dropped after a while.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
 from runnel.batch.header import read_header
 from runnel.disk import reading
@@ -90,9 +91,12 @@ class Decryption(SegmentsRead[None]):
         super().__init__(segments, self._plan)
 
     def _plan(self) -> Plan[None]:
-        segments = self._segments
-        segment = segments.segments[segments.segment_of(self._offset)]
-        return Plan(self._offset, min(self._end_offset, segment.next_offset), self._read)
+        segments = self._segments.segments
+        first = self._segments.segment_of(self._offset)
+        # Compaction may have removed the batches behind the offset: those of a later segment are read then.
+        later = (segment for segment in islice(segments, first + 1, None) if segment.size_bytes)
+        last = next(later, segments[-1])
+        return Plan(self._offset, min(self._end_offset, last.base_offset), self._read)
 
     def _read(self, view: Segments) -> None:
         max_bytes, at_least_one = self._limits

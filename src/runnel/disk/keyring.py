@@ -75,6 +75,8 @@ class Keyring:
         """The ids in the file."""
         self._in_use: Counter[str] = Counter()
         """The ids of master keys with which key files are being written."""
+        self._used: set[str] = set()
+        """The ids of those with which key files were written since the search for needed ones began."""
         masters = [MasterKey(key) for key in keys]
         self._masters = {master.id: master for master in masters}
         self.current = masters[0]
@@ -119,6 +121,7 @@ class Keyring:
             if master.id not in self._listed:
                 self._store(self._listed | {master.id})
             self._in_use[master.id] += 1
+            self._used.add(master.id)
         try:
             yield master
         finally:
@@ -134,11 +137,12 @@ class Keyring:
     def forget_unneeded(self, find_needed: Callable[[], set[str]]) -> None:
         """List only the master keys that key files need, which this function finds; in any thread."""
         with self._lock:
-            # A key file that is being written with a former master key may be complete after the search.
-            in_use = {master_id for master_id, count in self._in_use.items() if count}
-        needed = find_needed() | in_use
+            # A key file that is written during the search is not found; the master key may change meanwhile.
+            self._used = {master_id for master_id, count in self._in_use.items() if count}
+            self._used.add(self.current.id)
+        needed = find_needed()
         with self._lock:
-            kept = self._listed & (needed | {self.current.id})
+            kept = self._listed & (needed | self._used | {self.current.id})
             if kept != self._listed:
                 self._store(kept)
 
