@@ -128,3 +128,38 @@ def test_settings_of_the_authorizer_need_one() -> None:
 def test_an_unknown_authorizer_and_what_is_no_principal_are_rejected(name: str, value: str) -> None:
     with pytest.raises(BadConfig, match=f"Invalid value .* for configuration {name}"):
         Settings({"authorizer.class.name": "acl", name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("listener.name.EXTERNAL.ssl.client.auth", "listener.name.external.ssl.client.auth"),
+        ("listener.name.External.max.connections", "listener.name.external.max.connections"),
+        (
+            "listener.name.external.PLAIN.sasl.jaas.config",
+            "listener.name.external.plain.sasl.jaas.config",
+        ),
+    ],
+)
+def test_a_prefix_that_is_not_in_lower_case_is_rejected(name: str, right: str) -> None:
+    listeners = {
+        "listeners": "EXTERNAL://:9092",
+        "listener.security.protocol.map": "EXTERNAL:SASL_SSL",
+    }
+    with pytest.raises(BadConfig, match=f"{name} would have no effect: write {right}, ") as refused:
+        Settings({**listeners, name: "hidden"})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["required", "requested"])
+def test_certificates_of_clients_of_sasl_listeners_are_required_by_prefix(value: str) -> None:
+    protocols = {"listener.security.protocol.map": "CLIENTS:SASL_SSL,NODES:SSL,OPEN:PLAINTEXT"}
+    sasl_only = {**protocols, "listeners": "CLIENTS://:9092,OPEN://:9093"}
+    with pytest.raises(BadConfig, match=r"no effect: .*Set listener\.name\.clients\.ssl\.client\.auth, or"):
+        Settings({**sasl_only, "ssl.client.auth": value})
+    for accepted in (
+        {**sasl_only, "listener.name.clients.ssl.client.auth": value},
+        {**sasl_only, "ssl.client.auth": "none"},
+        {**protocols, "listeners": "CLIENTS://:9092,NODES://:9093", "ssl.client.auth": value},
+    ):
+        assert not Settings(accepted).ignored

@@ -153,3 +153,20 @@ def test_listeners_of_clients_share_the_limit_of_connections(tmp_path: Path) -> 
                 await connection.close()
 
     asyncio.run(scenario())
+
+
+def test_anonymous_super_users_are_warned_of(tmp_path: Path, caplog) -> None:
+    async def scenario() -> None:
+        node = Node(
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(tmp_path),
+                "authorizer.class.name": "acl",
+                "super.users": "User:admin; User:ANONYMOUS",
+            }
+        )
+        await node.start()
+        await node.stop()
+
+    asyncio.run(scenario())
+    assert "User:ANONYMOUS is a super user" in caplog.text

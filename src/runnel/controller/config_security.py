@@ -31,6 +31,8 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.([^.]+)\.")
 # Configs of one SASL mechanism are prefixed with its name.
 _MECHANISM = re.compile(r"[^.]+\.(?=sasl\.|connections\.max\.reauth\.ms$)")
 
+_CLIENT_AUTH = "ssl.client.auth"
+
 _PROMISE_NOTHING = {
     "connections.max.reauth.ms": "0",
     "sasl.oauthbearer.jwt.validator.class": (
@@ -39,7 +41,7 @@ _PROMISE_NOTHING = {
     "sasl.server.callback.handler.class": (
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     ),
-    "ssl.client.auth": "none",
+    _CLIENT_AUTH: "none",
 }
 """Values that enable no protection in Kafka either, or what this broker does anyway; so does an empty one."""
 
@@ -71,6 +73,9 @@ _LISTENER_NAME_SETTINGS = (
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
     """Why a broker with these configs must not start; None if all they promise is enforced."""
+    without_effect = _without_effect(static)
+    if without_effect is not None:
+        return without_effect
     promised = [*_promised_by_name(static), *_promised_by_authorizer(static)]
     if promised:
         named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
@@ -87,6 +92,32 @@ def unenforced_security(static: Mapping[str, str]) -> str | None:
                 f"protocol to {choices} in listener.security.protocol.map, or remove the setting."
             )
     return None
+
+
+def _without_effect(static: Mapping[str, str]) -> str | None:
+    """Why a config would do nothing, although a listener seems to use it."""
+    for name in sorted(static):
+        prefix = _LISTENER_PREFIX.match(name)
+        if prefix is None:
+            continue
+        mechanism = _MECHANISM.match(name, prefix.end())
+        end = prefix.end() if mechanism is None else mechanism.end()
+        if not name[:end].islower():
+            return f"{name} would have no effect: write {name[:end].lower()}{name[end:]}, in lower case."
+    auth = static.get(_CLIENT_AUTH, "").strip()
+    tls = {
+        listener: protocol
+        for setting, listener, protocol in _used_protocols(static)
+        if setting == "listeners" and protocol.uses_tls
+    }
+    is_used = not tls or not all(protocol.uses_sasl for protocol in tls.values())
+    if is_used or auth in ("", _PROMISE_NOTHING[_CLIENT_AUTH]):
+        return None
+    own_names = " and ".join(f"listener.name.{name.lower()}.{_CLIENT_AUTH}" for name in sorted(tls))
+    return (
+        f"{_CLIENT_AUTH}={auth} would have no effect: as in Kafka, it does not apply to listeners with "
+        f"SASL_SSL. Set {own_names}, or remove it."
+    )
 
 
 def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,9 @@ from typing import Any
 from runnel.messages.registry import API_NAMES
 from runnel.security.acl import Operation, Permission, ResourceType
 
-CHANGES = frozenset({Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS})
+CHANGES = frozenset(
+    {Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS, Operation.CREATE_TOKENS}
+)
 """Operations that change the cluster."""
 
 REPEATED_MAX = 10_000

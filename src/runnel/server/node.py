@@ -257,7 +257,8 @@ class Node:
     def _prepare_authorization(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.audit_log import AuditLog
 
-        if str(ANONYMOUS) in (self.settings.text("super.users") or "").split(";"):
+        super_users = (self.settings.text("super.users") or "").split(";")
+        if str(ANONYMOUS) in map(str.strip, super_users):
             log.warning("%s is a super user: clients without authentication may do everything", ANONYMOUS)
         audit = AuditLog.of(self.settings, broker.clock.now_ms)
         if audit is not None:

@@ -1,6 +1,7 @@
 """CreateDelegationToken: a token for the client, or for another owner."""
 
 from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Context
 from runnel.controller.tokens import decide_create_token, owner_of, secret_of
 from runnel.messages.create_delegation_token import (
@@ -23,7 +24,7 @@ async def create_delegation_token(
     owner = owner_of(request, requester)
     if owner != requester:
         permission = Permission(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
-        if not (ctx.authorizer.allows_all(session) or ctx.authorizer.allows(session, permission)):
+        if not (ctx.authorizer.allows_all(session) or Check(ctx, request.api_key)(permission)):
             raise ApiError(
                 ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, f"Tokens of {owner} are not permitted"
             )
