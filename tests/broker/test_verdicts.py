@@ -1,13 +1,18 @@
-"""What follows from the decision of the authorizer: templates and exemptions."""
+"""What follows from the decision of the authorizer: templates, exemptions, and for how long a fetch waits."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from runnel.broker.runtime.fetch_template import FetchTemplate
 from runnel.broker.runtime.gates import Gates
+from runnel.broker.runtime.replicated_log import ReplicatedLog
+from runnel.broker.runtime.waiting import LongPoll
 from runnel.messages.fetch import FetchRequest, ForgottenTopic
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+from runnel.model.limits import FETCH_WAIT_MS_MAX
 from runnel.ports.gates import Permission
 from runnel.ports.service import Session
 from tests.broker.gated import Gated, Recorder
@@ -87,3 +92,28 @@ def test_a_fetch_that_forgets_topics_is_no_template(tell, monkeypatch) -> None:
         world.broker.gates = Gates()
 
     tell(scenario)
+
+
+def test_a_fetch_waits_for_a_bounded_time(tell, monkeypatch) -> None:
+    """Permissions are not checked again while it waits."""
+    waits: list[int] = []
+    start = LongPoll.start
+
+    def recorded(poll: LongPoll[Any], partitions: Iterable[ReplicatedLog], wait_ms: int) -> None:
+        waits.append(wait_ms)
+        start(poll, partitions, wait_ms)
+
+    monkeypatch.setattr(LongPoll, "start", recorded)
+
+    async def scenario(world: Any) -> None:
+        await world.create("events")
+        gates = Gated(world, monkeypatch, Recorder())
+        for _ in range(2):
+            gates.serve((fetch_from("events", (0, 0), wait_ms=2**31 - 1), 12))
+        assert isinstance(gates.session.template, FetchTemplate)
+        world.broker.waiting.expire_all()
+        world.broker.gates = Gates()
+
+    tell(scenario)
+    assert len(waits) == 2
+    assert max(waits) <= FETCH_WAIT_MS_MAX
