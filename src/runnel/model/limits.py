@@ -48,6 +48,10 @@ FETCH_PARTITIONS_MAX = 5_000
 """Partitions of one fetch that are read at once, and that a fetch session may have; more are read in slices,
 without a session. Reading a partition takes about 12 microseconds."""
 
+FETCH_WAIT_MS_MAX = 5 * 60 * 1000
+"""How long a fetch waits for records: permissions are checked when a request arrives, so a client that loses
+them reads for this long at most. Kafka's default is half a second."""
+
 MEMBER_METADATA_BYTES_MAX = 8 * 1024 * 1024
 """Subscriptions of one member, all protocols together: each is copied and kept, and sent to the leader."""
 

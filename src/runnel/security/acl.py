@@ -127,6 +127,8 @@ Address = Range | str
 """The address of a client; its text if it is none, as of a client in a simulation."""
 
 _WIDTHS = {4: 32, 6: 128}
+_MAPPED_BITS = 96
+"""The leading bits of IPv6 addresses that stand for IPv4 addresses."""
 
 
 @lru_cache(maxsize=4096)
@@ -150,8 +152,11 @@ def parse_host(host: str) -> Address:
         network = ip_network(host, strict=False)
     except ValueError:
         return host
-    length, width = network.prefixlen, _WIDTHS[network.version]
-    return Range(network.version, length, int(network.network_address) >> (width - length))
+    version, length, first = network.version, network.prefixlen, network.network_address
+    if isinstance(first, IPv6Address) and first.ipv4_mapped is not None and length >= _MAPPED_BITS:
+        # As the addresses of clients.
+        version, length, first = 4, length - _MAPPED_BITS, first.ipv4_mapped
+    return Range(version, length, int(first) >> (_WIDTHS[version] - length))
 
 
 def enclosing(address: Range, length: int) -> Range:

@@ -26,6 +26,7 @@ from runnel.messages.fetch import (
     PartitionData,
 )
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.limits import FETCH_WAIT_MS_MAX
 from runnel.ports.disk import FileSlice, NotResident, Slice
 from runnel.wire import encode
 
@@ -45,6 +46,7 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     diverging epoch · v13 topic ids · v15 replica state · v16 leader's endpoint · v17-18 followers only
     """
     broker = ctx.broker
+    request.max_wait_ms = min(request.max_wait_ms, FETCH_WAIT_MS_MAX)
     if is_metadata_fetch(request, ctx):
         return fetch_metadata(request, ctx)
     if is_replica(request):

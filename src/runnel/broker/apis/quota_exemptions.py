@@ -7,10 +7,15 @@ from runnel.messages.write_txn_markers import WriteTxnMarkersRequest
 from runnel.wire import Request
 
 
-def is_exempt_from_request_quota(request: Request) -> bool:
-    """Does the sender expect no response that could state a throttle time, or is it a broker?"""
+def is_exempt_from_request_quota(request: Request, *, is_denied: bool) -> bool:
+    """Does the sender expect no response that could state a throttle time, or is it a broker?
+
+    Who is denied what brokers do is none.
+    """
     if isinstance(request, ProduceRequest):
         return request.acks == 0
+    if is_denied:
+        return False
     if isinstance(request, FetchRequest):
         return is_replica(request)
     return isinstance(request, WriteTxnMarkersRequest)

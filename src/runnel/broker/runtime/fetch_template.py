@@ -31,6 +31,7 @@ from runnel.messages.fetch import (
     PartitionData,
 )
 from runnel.model.errors import ApiError
+from runnel.model.limits import FETCH_WAIT_MS_MAX
 from runnel.ports.disk import FileSlice, NotResident, Slice
 from runnel.ports.service import Parts, Reply, Session
 from runnel.wire import decode, encoded, is_flexible
@@ -121,7 +122,7 @@ class FetchTemplate:
         # A request with min.bytes 0 does not wait.
         is_any_enough = min(request.min_bytes, request.max_bytes, budget) == 1
         self._waits_for_any = is_any_enough and self._session_id == NO_SESSION
-        self._max_wait_ms = request.max_wait_ms
+        self._max_wait_ms = min(request.max_wait_ms, FETCH_WAIT_MS_MAX)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._is_flexible = is_flexible(FetchRequest, version)
         aborted: list[AbortedTransaction] | None = [] if self._is_committed_only else None

@@ -251,7 +251,7 @@ class Pipeline:
     ) -> Result:
         """Throttle and handle what is permitted of a request."""
         session = call.session
-        self._throttle(call, request)
+        self._throttle(call, request, is_denied=permitted.denial is not None)
         if permitted.denial is not None:
             return permitted.denial
         amendments = permitted.amendments
@@ -324,12 +324,12 @@ class Pipeline:
         except NotController:
             return await forward(call, frame)
 
-    def _throttle(self, call: Call, request: Request) -> None:
+    def _throttle(self, call: Call, request: Request, *, is_denied: bool = False) -> None:
         """Charge the client for a request, once."""
         quotas, session = self.broker.gates.quotas, call.session
         session.client_id = call.client_id
         if quotas.limits(session) and not call.is_tried_out:
-            is_exempt = is_exempt_from_request_quota(request)
+            is_exempt = is_exempt_from_request_quota(request, is_denied=is_denied)
             throttle_ms = quotas.throttle_ms(
                 session, request.api_key, call.request_bytes, is_exempt=is_exempt
             )
