@@ -36,7 +36,12 @@ def test_many_tokens_are_looked_through_in_threads(tell) -> None:
         await broker.metadata.submit([token_record(f"t{each}", f"User:{each}") for each in range(count)])
         jobs: list[Any] = []
         run_blocking = broker.disk.run_blocking
-        broker.disk.run_blocking = lambda job: jobs.append(job) or run_blocking(job)
+
+        def recorded(job: Any) -> Any:
+            jobs.append(job)
+            return run_blocking(job)
+
+        broker.disk.run_blocking = recorded
         renewer = Caller(world, "renewer")
         for _ in range(3):
             assert (await renewer.ask(RenewDelegationTokenRequest(b"random", -1), 2)).error_code == 62

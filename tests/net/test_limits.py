@@ -11,7 +11,7 @@ import pytest
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
 from runnel.net.admission import ListenerLimits
-from runnel.ports.service import Session
+from runnel.ports.service import Authentication, Session
 from tests.net.scripted import World, frame
 
 
@@ -326,7 +326,8 @@ def test_a_closed_connection_does_not_wait_for_the_end_of_its_login(run, monkeyp
     opened: list[weakref.ref[Authenticating]] = []
 
     def open_session(session: Session) -> None:
-        session.authentication = authentication = Authenticating()
+        authentication = Authenticating()
+        session.authentication = cast(Authentication, authentication)
         opened.append(weakref.ref(authentication))
 
     def is_freed() -> bool:
