@@ -199,3 +199,20 @@ def test_invalid_configs_are_rejected(address):
         Producer(cluster, acks="2")
     with pytest.raises(ValueError, match="idempotent"):
         Producer(cluster, acks="1", idempotent=True)
+
+
+def test_a_flush_ends_when_its_last_record_cannot_be_delivered():
+    async def play(broker: Broker) -> None:
+        async with Cluster(broker.bootstrap_servers, timeout_s=1) as cluster:
+            await Admin(cluster).create_topic("lost")
+            producer = Producer(cluster, delivery_timeout_s=0.2)
+            assert (await producer.send_and_wait("lost", b"kept")).offset == 0
+            await asyncio.to_thread(broker.nodes[0].kill)
+            failing = await producer.send("lost", b"lost", partition=0)
+            async with asyncio.timeout(60):
+                await producer.close()
+            with pytest.raises(ClientError):
+                await failing
+
+    with Broker() as broker:
+        asyncio.run(play(broker))

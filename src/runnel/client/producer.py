@@ -318,6 +318,8 @@ class Producer:
         self._batches.complete(batch)
         batch.failed(error)
         self._batch_failed(error)
+        # A flush may wait for this batch only.
+        self._signal_progress()
 
     def _batch_failed(self, error: ClientError) -> None:
         """A batch will not be delivered."""
