@@ -43,6 +43,10 @@ def test_a_process_does_not_end_after_an_ambush_is_disarmed() -> None:
         assert all(node.starts == 1 for node in nodes)
 
 
+SEEDS = range(1, 6)
+"""A moment that depends on others, as a truncation does, is not reached in every history."""
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -67,4 +71,4 @@ def test_each_moment_is_reached(kind: str) -> None:
         )
 
     assert kind in AIMED
-    assert simulate_records(1, None, aimed).faults[kind] > 0
+    assert any(simulate_records(seed, None, aimed).faults[kind] for seed in SEEDS), "in none of the histories"
