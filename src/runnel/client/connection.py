@@ -256,8 +256,8 @@ def _lost(address: str, error: Exception | None, hint: str) -> ClientError:
     if alert is not None:
         # With TLS 1.3 a client learns after the handshake that its certificate was refused.
         return TlsFailed(f"TLS with {address} failed: {alert}")
-    reason = f": {error}" if error else hint
-    return ConnectionLost(f"{address} closed the connection{reason}")
+    reason = f": {error}" if error else ""
+    return ConnectionLost(f"{address} closed the connection{reason}{hint}")
 
 
 def _connect_error(address: str, tls_host: str | None, error: OSError) -> ClientError:

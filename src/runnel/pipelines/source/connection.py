@@ -115,8 +115,7 @@ class BlockingConnection:
             with self._guarded():
                 count = self._socket.recv_into(view)
             if not count:
-                hint = "" if self._is_negotiated else closed_hint(self._security, 0)
-                raise ConnectionLost(f"{self.address} closed the connection{hint}")
+                raise ConnectionLost(f"{self.address} closed the connection{self._hint()}")
             view = view[count:]
 
     @contextmanager
@@ -129,7 +128,12 @@ class BlockingConnection:
             alert = alert_text(error)
             if alert is not None:
                 raise TlsFailed(f"TLS with {self.address} failed: {alert}") from None
-            raise ConnectionLost(f"the connection to {self.address} was lost: {error}") from error
+            raise ConnectionLost(
+                f"the connection to {self.address} was lost: {error}{self._hint()}"
+            ) from error
+
+    def _hint(self) -> str:
+        return "" if self._is_negotiated else closed_hint(self._security, 0)
 
     def _negotiate_versions(self) -> None:
         ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
