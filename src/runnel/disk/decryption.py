@@ -2,7 +2,7 @@
 
     read ─► NotResident(Decryption) ─► run (thread: read, decrypt) ─► finish (loop: keep) ─► read again
 
-A reader that was told to load its data asks again: it then finds the batches here, in memory. Results that
+A reader that has to load its data reads again: it then finds the batches here, in memory. Results that
 are not asked for again, because the client has gone, are dropped after a while.
 """
 

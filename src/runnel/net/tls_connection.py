@@ -1,7 +1,7 @@
 """A client connection with TLS.
 
     handshake ─► established: as any connection, but bytes pass through the endpoint in both directions
-        └─► failed: the client is told why by an alert, and a warning is logged
+        └─► failed: an alert states the reason to the client, and a warning is logged
 
 The endpoint may hold clear bytes that the event loop cannot see: reading goes on until there are none. While
 a thread sends a large slice the endpoint is its own, and nothing is read.

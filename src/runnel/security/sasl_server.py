@@ -37,7 +37,7 @@ class UnsupportedMechanism(Exception):
 
 
 class IllegalState(Exception):
-    """The client sent what its state does not permit, and is told so."""
+    """The client sent what its state does not permit: it receives ILLEGAL_SASL_STATE."""
 
 
 class Unanswerable(Exception):

@@ -59,7 +59,7 @@ class ScramUsers(NamedTuple):
 
 
 def salt_of(secret: bytes, mechanism: str, user: str) -> bytes:
-    """A salt that looks like one of Kafka's tools, and cannot be told from it without the secret."""
+    """A salt that looks like one of Kafka's tools, and cannot be distinguished from it without the secret."""
     return new_salt(hmac.digest(secret, f"salt {mechanism} {user}".encode(), "sha512"))
 
 
