@@ -21,7 +21,11 @@ Owner = Annotated[
 ]
 Owners = Annotated[
     list[str] | None,
-    typer.Option("--owner-principal", metavar="PRINCIPAL", help="Only tokens that this principal owns or may renew. Repeatable."),
+    typer.Option(
+        "--owner-principal",
+        metavar="PRINCIPAL",
+        help="Only tokens that this principal owns or may renew. Repeatable.",
+    ),
 ]
 Renewers = Annotated[
     list[str] | None,
