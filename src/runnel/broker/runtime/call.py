@@ -54,8 +54,6 @@ class Call(Context):
     reply: Reply
     request_bytes: int
     is_accounted: bool = False
-    authorizer_version: int = -1
-    """The version of the authorizer before it decided: what changes meanwhile may change the decision."""
     is_tried_out: bool = False
     """Were the changes of this broker's configs tried out?"""
     request: Request | None = None

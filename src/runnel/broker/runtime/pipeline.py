@@ -33,6 +33,7 @@ from runnel.broker.apis.handlers import (
     is_sliced,
 )
 from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
+from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.apis.rules import Amend
 from runnel.broker.apis.sliced import keep_records
 from runnel.broker.runtime.blocking import Job
@@ -71,6 +72,8 @@ from runnel.wire.struct import Struct
 PRODUCE_KEY = 0
 ALTER_CONFIGS_KEYS = frozenset({33, 44})
 ENVELOPE_KEY = 58
+WAITING_KEYS = frozenset({11, 14})
+"""JoinGroup and SyncGroup, which wait for other members."""
 UNKNOWN_KEY = -1
 """The API key that is accounted for truncated frames."""
 
@@ -269,6 +272,8 @@ class Pipeline:
             call.request = request
             if not session.is_forwarded:
                 result = self.broker.run(self._forward_if_refused(result, call, frame))
+        if permitted.is_revocable and isinstance(result, Promise) and _may_wait_for_long(request, call):
+            result = chain(result, partial(_confirmed, route, request, call))
         if amendments and result is not None:
             return chain(result, partial(self._amended, call, amendments))
         return result
@@ -435,10 +440,32 @@ class Permitted:
     """The response, if nothing is left to handle."""
     amendments: list[Amend] = field(default_factory=list)
     """Changes to the handler's response."""
+    is_revocable: bool = False
+    """Was it decided by ACLs, which may change?"""
+
+
+def _may_wait_for_long(request: Request, call: Call) -> bool:
+    """Whether the answer to a request that waits has to be authorized as well.
+
+    That of consumers' fetches is by their handler, element by element.
+    """
+    if isinstance(request, FetchRequest):
+        return is_replica(request) or call.listener in call.broker.controller_listeners
+    return request.api_key in WAITING_KEYS
+
+
+def _confirmed(
+    route: Route, request: Request, call: Call, response: Response | Encoded | None
+) -> Response | Encoded | None:
+    """The response, unless the permission was revoked while the request waited."""
+    if call.is_permission_current:
+        return response
+    denial = _authorized(route, request, call, Check(call, request.api_key)).denial
+    return response if denial is None else denial
 
 
 def _authorized(route: Route, request: Request, call: Call, check: Check) -> Permitted:
-    permitted = Permitted()
+    permitted = Permitted(is_revocable=True)
     for rule in route.rules:
         outcome = rule(request, call, check)
         if isinstance(outcome, Response):
