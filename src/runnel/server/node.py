@@ -153,7 +153,7 @@ class Node:
         peers, controller_peers = self._new_peers(stack)
         broker = self._new_broker(disk, peers, clock, entropy)
         broker.controller_peers = controller_peers
-        broker.try_out = None if tls is None else tls.refusal
+        broker.validate_configs = None if tls is None else tls.refusal
         if self.settings["authorizer.class.name"]:
             self._prepare_authorization(broker, stack)
         pipeline = Pipeline(broker)

@@ -2,7 +2,7 @@
 
     start            any mistake in a setting or file prevents it
     exchange         on SIGHUP, when a dynamic config or a file changes; a mistake is logged, changes nothing
-    dynamic config   is tried out before it is stored, by the broker that it is for
+    dynamic config   is validated before it is stored, by the broker that it is for
 
 Open connections keep what they have. Files are read and keys are loaded in threads.
 """

@@ -210,10 +210,10 @@ class Pipeline:
         gates, session = self.broker.gates, call.session
         self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
-        if may_forward and self.broker.try_out is not None and self._must_try_out(request, call):
+        if may_forward and self.broker.validate_configs is not None and self._must_validate(request, call):
             self._throttle(call, request)
-            call.is_tried_out = True
-            return self.broker.run(self._try_out_first(route, request, call, frame, header))
+            call.is_validated = True
+            return self.broker.run(self._validate_first(route, request, call, frame, header))
         if may_forward and self.broker.controller.must_forward:
             # The controller authorizes it, for the principal of the client.
             call.request = request
@@ -278,14 +278,14 @@ class Pipeline:
             return chain(result, partial(self._amended, call, amendments))
         return result
 
-    def _must_try_out(self, request: Request, call: Call) -> bool:
-        if call.is_tried_out or request.api_key not in ALTER_CONFIGS_KEYS:
+    def _must_validate(self, request: Request, call: Call) -> bool:
+        if call.is_validated or request.api_key not in ALTER_CONFIGS_KEYS:
             return False
         from runnel.broker.runtime.own_configs import concerns_own_configs
 
         return concerns_own_configs(self.broker, request, call.session)
 
-    async def _try_out_first(
+    async def _validate_first(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
     ) -> Response | Encoded | None:
         from runnel.broker.runtime.own_configs import refused_configs
@@ -333,7 +333,7 @@ class Pipeline:
         """Charge the client for a request, once."""
         quotas, session = self.broker.gates.quotas, call.session
         session.client_id = call.client_id
-        if quotas.limits(session) and not call.is_tried_out:
+        if quotas.limits(session) and not call.is_validated:
             is_exempt = is_exempt_from_request_quota(request, is_denied=is_denied)
             throttle_ms = quotas.throttle_ms(
                 session, request.api_key, call.request_bytes, is_exempt=is_exempt
