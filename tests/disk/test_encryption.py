@@ -501,7 +501,7 @@ def test_a_lost_key_is_reported_as_damage_at_the_start(which: int, end: str) -> 
     _, opened = place.open_log(ENCRYPTED)
     assert opened.is_damaged
     assert opened.end_offset == segment.base_offset
-    # All is kept for whoever has a copy of the key.
+    # The files are kept: the key may be in a backup.
     assert {each: place.files.size_bytes(log.segments.path(each, LOG)) for each in stored} == stored
 
 

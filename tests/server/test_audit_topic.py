@@ -68,7 +68,7 @@ def test_decisions_are_records_that_survive_restarts(tmp_path):
         found = events(broker, lambda found: any(each.get("api") == "CreateTopics" for each in found))
         (created,) = [each for each in found if each.get("api") == "CreateTopics"]
         assert (created["principal"], created["outcome"]) == ("User:node", "allowed")
-        # It is about everybody: unlike other topics it is not open to those whom no ACL names.
+        # Unlike other topics it is not open to those whom no ACL names.
         assert not is_denied(broker, "alice", "orders")
         assert is_denied(broker, "alice", TOPIC)
         assert ("User:alice", TOPIC) in denied(events(broker, lambda found: bool(denied(found))))

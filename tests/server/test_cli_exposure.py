@@ -8,6 +8,7 @@ import pytest
 from runnel.testing import Broker
 from tests.certificates import Authority
 from tests.server.cli import CommandLine
+from tests.tls.certificates import Authority as Issuer
 
 AUTHORIZED = {"authorizer.class.name": "acl", "super.users": "User:admin"}
 
@@ -86,6 +87,19 @@ def test_an_open_cluster_on_loopback_has_no_severe_finding(runnel):
     with Broker() as broker:
         outcome = runnel.ok("security", "check", "-b", broker.bootstrap_servers, "--json")
     assert names(outcome)["open-to-everyone"] == "low"
+
+
+def test_certificates_of_a_running_broker_are_checked(runnel, tmp_path):
+    authority = Issuer()
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": authority.issue("node", ends_days=5).write(tmp_path / "node.pem"),
+    }
+    client = ("-X", "security.protocol=SSL", "-X", f"ssl.ca.location={authority.write(tmp_path / 'ca.pem')}")
+    with Broker(settings, security_protocol="SSL") as broker:
+        outcome = runnel("security", "check", "-b", broker.bootstrap_servers, *client, "--json")
+    assert (outcome.code, names(outcome)["certificate-expires"]) == (1, "high"), outcome
+    assert outcome.json["listeners"][0]["clients"] == "clients do not authenticate"
 
 
 def test_severe_findings_are_in_the_log_of_every_start(caplog):

@@ -320,7 +320,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
         (
             facts.has_audit_log,
             "no-audit-log",
-            "Nobody can find out later who did what.",
+            "It cannot be found out later who did what.",
             "Set audit.log.file or audit.log.topic, which need an authorizer.",
         ),
         (

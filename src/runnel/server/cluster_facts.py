@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from runnel.client.acl_admin import AclAdmin
 from runnel.client.admin import Admin, Setting
 from runnel.client.cluster import Cluster
-from runnel.client.cluster_admin import ClusterAdmin
+from runnel.client.cluster_admin import BrokerView, ClusterAdmin
 from runnel.client.errors import BrokerError, ClientError
 from runnel.client.quotas import Quotas
 from runnel.controller.config_broker import broker_definition
@@ -23,7 +23,7 @@ from runnel.security.exposure import Facts, ListenerFacts
 from runnel.security.x509 import BadCertificate, read_certificate
 from runnel.server.exposure_facts import facts_of
 from runnel.server.layers import BadSettings
-from runnel.server.roles import Roles, roles_of
+from runnel.server.roles import NONROUTABLE, Roles, roles_of
 
 HANDSHAKE_SECONDS = 5.0
 
@@ -50,7 +50,7 @@ async def cluster_facts(cluster: Cluster) -> ClusterFacts:
             found.not_checked.append(f"broker {broker.node_id}: {error}")
             continue
         facts = facts_of(settings, roles, time.time())
-        listeners = [await _with_certificate(each, roles, broker.host) for each in facts.listeners]
+        listeners = [await _with_certificate(each, roles, broker) for each in facts.listeners]
         facts = replace(facts, listeners=listeners, acls=acls, has_quotas=has_quotas)
         if not any(each.name == "audit.log.file" for each in described):
             # A broker of Apache Kafka has other ways.
@@ -92,23 +92,30 @@ def _settings(described: Sequence[Setting]) -> Settings:
     )
 
 
-async def _with_certificate(listener: ListenerFacts, roles: Roles, host: str) -> ListenerFacts:
+async def _with_certificate(listener: ListenerFacts, roles: Roles, broker: BrokerView) -> ListenerFacts:
     """Also the end of the certificate, if the listener can be reached from here."""
-    address = next(
-        (each for each in (*roles.advertised, *roles.listeners) if each.name == listener.name), None
-    )
-    if not listener.protocol.uses_tls or address is None or not address.port:
+    address = _address(listener.name, roles, broker)
+    if not listener.protocol.uses_tls or address is None:
         return listener
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # It is read, not trusted.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    reachable = host if address.host in ("", "0.0.0.0", "::") else address.host
     try:
         async with asyncio.timeout(HANDSHAKE_SECONDS):
-            _, writer = await asyncio.open_connection(reachable, address.port, ssl=context)
+            _, writer = await asyncio.open_connection(*address, ssl=context)
             encoded = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             writer.transport.abort()
         return replace(listener, expires_s=read_certificate(encoded or b"").not_after_s)
     except (OSError, TimeoutError, BadCertificate):
         return listener
+
+
+def _address(listener: str, roles: Roles, broker: BrokerView) -> tuple[str, int] | None:
+    """Where a listener can probably be reached; None if its port is not known."""
+    if [each.name for each in roles.broker_listeners] == [listener]:
+        return broker.host, broker.port
+    for known in (*roles.advertised, *roles.listeners):
+        if known.name == listener and known.port:
+            return broker.host if known.host in ("", *NONROUTABLE) else known.host, known.port
+    return None

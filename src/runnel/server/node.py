@@ -139,13 +139,13 @@ class Node:
 
     async def start(self) -> None:
         """Start; on return the broker accepts requests. On failure everything opened is closed again."""
+        self._report_exposure()
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
 
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy, roles = SystemClock(), SystemEntropy(), self.roles
-        self._report_exposure()
         self._check_directory()
         tls = self._load_tls(stack)
         keyring = await self._keyring() if self._has_master_keys else None
