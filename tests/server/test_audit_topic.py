@@ -9,7 +9,8 @@ import pytest
 
 from runnel.client import ClientProperties, SyncClient
 from runnel.client.errors import BrokerError
-from runnel.testing import Broker
+from runnel.model.ids import TopicPartition
+from runnel.testing import Broker, BrokerNode
 from tests.server.test_sasl_cluster import PLAIN
 
 TOPIC = "audit-events"
@@ -77,17 +78,32 @@ def test_decisions_are_records_that_survive_restarts(tmp_path):
         assert created in after and ("User:alice", TOPIC) in denied(after)
 
 
+def cause_denial(node: BrokerNode, topic: str) -> tuple[str, str]:
+    """Let a client be denied by this node, which asks no other; what is recorded of it."""
+    address = node.settings["listeners"].split(",")[0].rpartition("//")[2]
+    with (
+        SyncClient(address, properties=ClientProperties(user("alice"))) as client,
+        pytest.raises(BrokerError),
+    ):
+        client.read(topic)
+    return "User:alice", topic
+
+
+def leader_of(cluster: Broker) -> int:
+    with cluster.client(properties=user("node")) as client:
+        return client.run(lambda each: each.leader(TopicPartition(TOPIC, 0)))
+
+
 def test_events_of_all_nodes_of_a_cluster_are_in_the_topic():
     with Broker(SETTINGS, nodes=3, security_protocol="SASL_PLAINTEXT") as cluster:
-        for node in cluster.nodes:
-            address = node.settings["listeners"].split(",")[0].rpartition("//")[2]
-            with SyncClient(address, properties=ClientProperties(user("alice"))) as client:
-                for name in (TOPIC, f"of-{node.node_id}"):
-                    with pytest.raises(BrokerError):
-                        client.create_topic(name)
-        wanted = {("User:alice", f"of-{node.node_id}") for node in cluster.nodes}
+        wanted = {cause_denial(node, f"of-{node.node_id}") for node in cluster.nodes}
         found = events(cluster, lambda found: wanted <= set(denied(found)))
         assert wanted <= set(denied(found))
         # Nodes whose events another one stores are not events themselves.
         own = [each for each in found if each.get("resource_name") == TOPIC and each["operation"] == "WRITE"]
         assert own == []
+        leader = leader_of(cluster)
+        remaining = [node for node in cluster.nodes if node.node_id != leader]
+        next(node for node in cluster.nodes if node.node_id == leader).kill()
+        wanted |= {cause_denial(node, f"later-of-{node.node_id}") for node in remaining}
+        assert wanted <= set(denied(events(cluster, lambda found: wanted <= set(denied(found)))))
