@@ -1,4 +1,4 @@
-"""Changes of the configs of listeners, which this broker tries out before the controller decides."""
+"""Changes of the configs of listeners, which this broker validates before the controller decides."""
 
 from collections.abc import Mapping
 
@@ -43,16 +43,16 @@ def change(*resources: tuple[str, dict[str, str]]) -> IncrementalAlterConfigsReq
 
 
 def outcome(tell, complaint: str | None, *resources: tuple[str, dict[str, str]]):
-    """(what was charged and tried out in turn, the error codes)."""
+    """(what was charged and validated in turn, the error codes)."""
     met: list[object] = []
     codes: list[int] = []
 
-    async def try_out(changes: Mapping[str, str | None]) -> str | None:
+    async def validate(changes: Mapping[str, str | None]) -> str | None:
         met.append(dict(changes))
         return complaint
 
     async def scenario(world) -> None:
-        world.broker.try_out = try_out
+        world.broker.validate_configs = validate
         world.broker.gates = Gates(quotas=Limited(met))
         client = await world.connect()
         response = await client.ask(change(*resources), 1)
@@ -62,7 +62,7 @@ def outcome(tell, complaint: str | None, *resources: tuple[str, dict[str, str]])
     return met, codes
 
 
-def test_known_configs_are_tried_out_after_the_client_is_charged(tell):
+def test_known_configs_are_validated_after_the_client_is_charged(tell):
     configs = {KEYSTORE: "/a", "listener.name.ssl.ssl.keystore.locatoin": "/b", "message.max.bytes": "1"}
     met, codes = outcome(tell, "It is damaged.", ("1", configs))
     assert met == ["throttle", {KEYSTORE: "/a"}]
@@ -75,13 +75,13 @@ def test_a_request_is_charged_once(tell):
     assert codes == [0]
 
 
-def test_unknown_configs_are_not_tried_out(tell):
+def test_unknown_configs_are_not_validated(tell):
     met, codes = outcome(tell, "It is damaged.", ("1", {"listener.name.ssl.nonsense": "1"}))
     assert met == ["throttle"]
     assert codes == [ErrorCode.INVALID_REQUEST.code]
 
 
-def test_one_resource_of_a_request_is_tried_out(tell):
+def test_one_resource_of_a_request_is_validated(tell):
     met, codes = outcome(tell, None, *[("1", {KEYSTORE: f"/{number}"}) for number in range(3)])
     assert met == ["throttle", {KEYSTORE: "/0"}]
     assert codes == [ErrorCode.INVALID_REQUEST.code] * 3

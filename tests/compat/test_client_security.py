@@ -130,3 +130,16 @@ def test_the_command_line(kafka: SecuredNode, capfd, tmp_path, monkeypatch):
     assert run.ok("consume", "cli", "--command-config", str(config)).lines == ["tea"]
     assert PASSWORD not in (failed := run.fails("topic", "list", "-X", "security.protocol=SSL")).err
     assert "ssl.truststore.location" in failed.err
+
+
+def test_the_security_check_of_a_broker_of_kafka(kafka: SecuredNode, capfd, tmp_path, monkeypatch):
+    properties = kafka.properties("SASL_SSL", "PLAIN")
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    run = CommandLine(kafka.bootstrap("SASL_SSL"), capfd, tmp_path, monkeypatch)
+    outcome = run("security", "check", "--command-config", str(file), "--json")
+    found = {(each["name"], each["listener"]) for each in outcome.json["findings"]}
+    assert {each["name"] for each in outcome.json["listeners"]} >= {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+    assert ("secrets-in-clear", "SASL_PLAINTEXT") in found
+    assert ("no-authorizer", "SASL_SSL") in found
+    assert not any(name in ("no-audit-log", "not-encrypted-at-rest") for name, _ in found)

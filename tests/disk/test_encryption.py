@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from runnel.batch.compression import Compression
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import read_header
+from runnel.batch.header import HEADER_BYTES, read_header, seal
 from runnel.disk.batch_cipher import BatchCipher
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.keyring import Keyring
 from runnel.disk.os_files import OsFiles
-from runnel.log.encryption import OVERHEAD_BYTES
+from runnel.log.encryption import MARK, OVERHEAD_BYTES
 from runnel.log.names import KEY, LOG, MASTERS, offset_of
 from runnel.model.errors import DamagedLog, StorageFailed
 from runnel.model.log_config import LogConfig
@@ -480,6 +480,44 @@ def test_recovery_reports_a_damaged_key() -> None:
     _, log = place.open_log(ENCRYPTED)
     assert log.is_damaged
     assert place.files.size_bytes(log.segments.path(log.segments.active, LOG))
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "second", "active"])
+@pytest.mark.parametrize("end", ["clean", "killed", "power failure"])
+def test_a_lost_key_is_reported_as_damage_at_the_start(which: int, end: str) -> None:
+    place = encrypted_place()
+    directory, log = place.open_log(ENCRYPTED)
+    for _ in range(30):
+        append(log, batch(bytes(100)))
+    segment = log.segments.segments[which]
+    stored = {each: place.files.size_bytes(log.segments.path(each, LOG)) for each in log.segments.segments}
+    if end == "clean":
+        directory.close()
+    elif end == "power failure":
+        place.files = copy = files_of(place).copied()
+        copy.boots += 1
+    place.files.remove(log.segments.path(segment, KEY))
+    place.files.sync_folder(FOLDER)
+    _, opened = place.open_log(ENCRYPTED)
+    assert opened.is_damaged
+    assert opened.end_offset == segment.base_offset
+    # The files are kept: the key may be in a backup.
+    assert {each: place.files.size_bytes(log.segments.path(each, LOG)) for each in stored} == stored
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_clear_records_that_look_encrypted_are_no_damage(is_closed: bool) -> None:
+    place = encrypted_place()
+    directory, log = place.open_log(PLAIN)
+    data = bytearray(batch(bytes(100)))
+    data[HEADER_BYTES : HEADER_BYTES + len(MARK)] = MARK
+    header = read_header(data)
+    append(log, bytes(seal(header, bytes(data[HEADER_BYTES:]))))
+    if is_closed:
+        directory.close()
+    _, log = place.open_log(PLAIN)
+    assert not log.is_damaged
+    assert log.end_offset == 1
 
 
 # Master keys

@@ -24,7 +24,7 @@ def test_acls_are_added_listed_and_removed(secured):
     run.ok(
         "acl", "add", "topic", "orders-*", "--to", "User:etl", "--allow", "read", "--deny", "alter-configs"
     )
-    run.ok("acl", "add", "cluster", "*", "--to", "User:ops", "--allow", "ALL", "--host", "10.0.0.0/8")
+    run.ok("acl", "add", "cluster", "*", "--principal", "User:ops", "--allow", "ALL", "--host", "10.0.0.0/8")
     rows = run.ok("acl", "list", "--json").json
     assert {
         (row["kind"], row["pattern"], row["permission"], row["operation"], row["host"]) for row in rows
@@ -52,7 +52,7 @@ def test_roles_are_granted_listed_and_revoked(secured):
         {"role": "writer", "pattern": "orders-*", "principal": "User:etl", "host": "*"},
     ]
     assert len(run.ok("acl", "list", "--json").json) == 4
-    run.ok("role", "revoke", "reader", "--on", "orders-*", "--from", "User:etl")
+    run.ok("role", "revoke", "reader", "--on", "orders-*", "--principal", "User:etl")
     assert [line.split()[1] for line in run.ok("role", "list").lines[1:]] == ["writer"]
     outcome = run("role", "revoke", "reader", "--on", "orders-*", "--from", "User:etl")
     assert outcome.code == 1 and "is not reader on orders-*" in outcome.err

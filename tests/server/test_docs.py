@@ -46,6 +46,18 @@ def test_command_line_page_covers_every_command():
     assert [path for path in ALL if f"runnel {' '.join(path)}" not in page] == [("version",)]
 
 
+def test_examples_of_the_security_check(tmp_path):
+    program = f'runnel() {{ {sys.executable} -m runnel.server.cli "$@"; }}\nset -eu\n'
+    script = program + "\n".join(blocks("SECURITY.md", "bash check"))
+    ended = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "HIGH anonymous-super-user" in ended.stdout
+    assert "there are findings of severity high" in ended.stdout
+    assert '"name": "scram-in-clear"' in ended.stdout
+
+
 @pytest.mark.parametrize("block", blocks("TESTING.md", "python"))
 def test_examples_of_the_testing_page(block, tmp_path):
     (tmp_path / "program.py").write_text(block)

@@ -156,7 +156,7 @@ def alter(admin: AdminClient, configs: dict[str, str | None]) -> None:
     future.result(20)
 
 
-def test_a_dynamic_config_is_tried_out_then_used(files: Files, broker: Broker, caplog) -> None:
+def test_a_dynamic_config_is_validated_then_used(files: Files, broker: Broker, caplog) -> None:
     setting = "listener.name.ssl.ssl.keystore.location"
     admin = admin_of(files, broker.bootstrap_servers)
     (files.folder / "damaged.pem").write_bytes(b"damaged")
@@ -179,7 +179,7 @@ def test_a_dynamic_config_is_tried_out_then_used(files: Files, broker: Broker, c
     alter(admin_of(files, broker.bootstrap_servers), {setting: None})
 
 
-def test_a_try_out_resolves_what_it_needs_in_a_thread(files: Files, monkeypatch) -> None:
+def test_a_validation_resolves_what_it_needs_in_a_thread(files: Files, monkeypatch) -> None:
     resolved: list[tuple[list[str], bool]] = []
     changed = Settings.changed
 

@@ -1,8 +1,11 @@
 """Broker configs of authorization and of the audit log."""
 
+import re
+
 from runnel.controller.config_security import AUTHORIZERS
 from runnel.controller.config_types import (
     ConfigType,
+    ConfigValue,
     Importance,
     Scope,
     at_least,
@@ -11,10 +14,24 @@ from runnel.controller.config_types import (
     table,
 )
 from runnel.controller.config_types import broker_config as _row
+from runnel.controller.values import CLUSTER_METADATA, INTERNAL_TOPICS
+from runnel.model.limits import TOPIC_NAME_CHARACTERS_MAX
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+SHORT, LONG = ConfigType.SHORT, ConfigType.LONG
 MEDIUM, LOW = Importance.MEDIUM, Importance.LOW
 FIXED = Scope.READ_ONLY
+
+_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_CHARACTERS_MAX}}}")
+
+
+def own_topic(value: ConfigValue) -> str | None:
+    """A topic that a broker may write to by itself; empty if it does not."""
+    name = str(value)
+    if not name or (_NAME.fullmatch(name) and name not in (".", "..", CLUSTER_METADATA, *INTERNAL_TOPICS)):
+        return None
+    return "Must be the name of a topic that is not internal"
+
 
 SECURITY_CONFIGS = table(
     _row("authorizer.class.name", STRING, "", one_of("", *AUTHORIZERS), LOW, FIXED,
@@ -27,6 +44,13 @@ SECURITY_CONFIGS = table(
          "Whether every principal may do everything with a resource that no ACL is about."),
     _row("audit.log.file", STRING, "", None, MEDIUM, FIXED,
          "The file to which decisions of the authorizer are appended, as one JSON object per line."),
+    _row("audit.log.topic", STRING, "", own_topic, MEDIUM, FIXED,
+         "The topic to which decisions of the authorizer are written, as one JSON object per record. It is "
+         "created if it does not exist."),
+    _row("audit.log.topic.replication.factor", SHORT, 3, at_least(1), LOW, FIXED,
+         "The replication factor of the audit topic when it is created; a single node uses 1."),
+    _row("audit.log.topic.retention.ms", LONG, 30 * 24 * 3600 * 1000, at_least(-1), LOW, FIXED,
+         "The retention time of the audit topic when it is created; -1 keeps records for good."),
     _row("audit.log.logger", BOOLEAN, "false", None, MEDIUM, FIXED,
          "Whether decisions of the authorizer are logged by the logger runnel.audit."),
     _row("audit.log.allowed", STRING, "changes", one_of("none", "changes", "all"), MEDIUM, FIXED,

@@ -10,6 +10,8 @@ def automatic_topic(image: MetadataImage, settings: Settings, name: str) -> Crea
     """The creation request for an automatically created topic, with the settings of the requesting broker."""
     if name in _INTERNAL:
         return _internal(image, settings, name, *_INTERNAL[name])
+    if name == settings.text("audit.log.topic"):
+        return _audit_topic(image, settings, name)
     return CreatableTopic(
         name,
         num_partitions=settings.int("num.partitions"),
@@ -36,10 +38,7 @@ _INTERNAL = {
 def _internal(
     image: MetadataImage, settings: Settings, name: str, prefix: str, configs: dict[str, str]
 ) -> CreatableTopic:
-    replication_factor = settings.int(f"{prefix}.replication.factor")
-    if not settings.words("process.roles"):
-        # A node without roles is a cluster of one, which needs coordinators too. Others wait for brokers.
-        replication_factor = min(replication_factor, max(1, len(image.brokers)))
+    replication_factor = _replication_factor(image, settings, prefix)
     own = {**configs, "segment.bytes": str(settings.int(f"{prefix}.segment.bytes"))}
     if f"{prefix}.min.isr" in settings:
         own["min.insync.replicas"] = str(min(settings.int(f"{prefix}.min.isr"), replication_factor))
@@ -49,3 +48,29 @@ def _internal(
         replication_factor=replication_factor,
         configs=[CreatableTopicConfig(key, value) for key, value in own.items()],
     )
+
+
+def _audit_topic(image: MetadataImage, settings: Settings, name: str) -> CreatableTopic:
+    """One partition, so that events of a node are in order; each node writes to one of those added later."""
+    replication_factor = _replication_factor(image, settings, "audit.log.topic")
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(settings.int("audit.log.topic.retention.ms")),
+        "retention.bytes": "-1",
+        "min.insync.replicas": str(min(2, replication_factor)),
+        "unclean.leader.election.enable": "false",
+    }
+    return CreatableTopic(
+        name,
+        num_partitions=1,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(key, value) for key, value in configs.items()],
+    )
+
+
+def _replication_factor(image: MetadataImage, settings: Settings, prefix: str) -> int:
+    replication_factor = settings.int(f"{prefix}.replication.factor")
+    if not settings.words("process.roles"):
+        # A node without roles is a cluster of one, which needs coordinators too. Others wait for brokers.
+        replication_factor = min(replication_factor, max(1, len(image.brokers)))
+    return replication_factor

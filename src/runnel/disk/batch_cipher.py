@@ -17,10 +17,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import HEADER_BYTES, read_header
 from runnel.log.encryption import (
+    MARK,
     NONCE_BYTES,
+    NONCE_START,
     OVERHEAD_BYTES,
     RECORDS_START,
     authenticated_part,
+    is_marked,
     with_length,
 )
 from runnel.ports.files import Bytes
@@ -42,7 +45,7 @@ class BatchCipher:
         header = bytes(view[:HEADER_BYTES])
         nonce = os.urandom(NONCE_BYTES)
         body = self._aead.encrypt(nonce, view[HEADER_BYTES:], self._context + authenticated_part(header))
-        return with_length(header, len(view) + OVERHEAD_BYTES) + nonce, body
+        return with_length(header, len(view) + OVERHEAD_BYTES) + MARK + nonce, body
 
     def encrypt_all(self, batches: Iterable[Bytes]) -> list[Bytes]:
         """The buffers of the stored batches, to be written in sequence."""
@@ -55,9 +58,11 @@ class BatchCipher:
         size_bytes = len(view) - OVERHEAD_BYTES
         if size_bytes < HEADER_BYTES:
             raise CorruptBatch(f"{len(view)} bytes are too short for an encrypted batch")
+        if not is_marked(view):
+            raise _changed(header)
         associated = self._context + authenticated_part(header)
         try:
-            records = self._aead.decrypt(view[HEADER_BYTES:RECORDS_START], view[RECORDS_START:], associated)
+            records = self._aead.decrypt(view[NONCE_START:RECORDS_START], view[RECORDS_START:], associated)
         except InvalidTag:
             raise _changed(header) from None
         return with_length(header, size_bytes) + records
@@ -81,7 +86,9 @@ class BatchCipher:
 
     def _decrypt_into(self, stored: memoryview, clear: memoryview) -> None:
         header = bytes(stored[:HEADER_BYTES])
-        nonce, body = stored[HEADER_BYTES:RECORDS_START], stored[RECORDS_START:]
+        if not is_marked(stored):
+            raise _changed(header)
+        nonce, body = stored[NONCE_START:RECORDS_START], stored[RECORDS_START:]
         associated = self._context + authenticated_part(header)
         clear[:HEADER_BYTES] = with_length(header, len(clear))
         try:

@@ -120,6 +120,7 @@ def entry_of(log: DiskLog) -> LogEntry:
                 segment.size_bytes,
                 segment.first_timestamp,
                 segment.max_timestamp,
+                segment.is_encrypted,
             )
             for segment in log.segments.segments
         ],

@@ -131,7 +131,9 @@ class DataDirectory:
         entry = self._closed_logs.get(partition)
         if entry is not None and partition in self._folders and entry.topic_id == topic_id:
             del self._closed_logs[partition]
-            return log_from_manifest(partition, entry, config, self, segments)
+            log = log_from_manifest(partition, entry, config, self, segments)
+            if log is not None:
+                return log
         if partition in self._folders:
             if topic_id_of(self._files, segments.folder) in (None, topic_id):
                 return self._recover(partition, topic_id, config, segments)

@@ -49,8 +49,8 @@ def create_log(
 
 def log_from_manifest(
     name: TopicPartition, entry: LogEntry, config: LogConfig, home: Home, segments: Segments
-) -> DiskLog:
-    """A log from its manifest entry, without opening its files."""
+) -> DiskLog | None:
+    """A log from its manifest entry, without opening its files; None if the key of a segment was lost."""
     found: list[Segment] = []
     for one in entry.segments:
         segment = Segment(one.base_offset)
@@ -61,8 +61,11 @@ def log_from_manifest(
         segment.has_index_files = True
         found.append(segment)
     segments.segments = found
-    if segments.keys is not None:
+    encrypted = [one.is_encrypted for one in entry.segments]
+    if segments.keys is not None or any(encrypted):
         segments.find_keys(segments.files.names(segments.folder))
+        if any(was and not one.is_encrypted for was, one in zip(encrypted, found, strict=True)):
+            return None
     segments.fill(found, entry.log_start_offset)
     log = DiskLog(
         name,

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import HEADER_BYTES, BatchHeader, read_header
+from runnel.batch.header import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
 from runnel.disk.atomic import remove_if_exists
 from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
@@ -28,6 +28,7 @@ from runnel.disk.segments import Segments
 from runnel.disk.torn_write import is_torn_write
 from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
 from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
+from runnel.log.encryption import RECORDS_START, is_marked
 from runnel.log.epochs import Epochs
 from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import (
@@ -91,7 +92,7 @@ class Recovery:
         self._segments.segments = self._find(names) or [self._begin(log_start_offset)]
         self._segments.find_keys(names)
         self._load_epochs()
-        self._first_unsealed = self._find_unsealed(names)
+        self._first_unsealed = min(self._find_unsealed(names), self._find_lost_key())
         self._check()
         end_offset = self._segments.active.next_offset
         if self._latest_epoch is not None and self._latest_epoch[1] == end_offset:
@@ -176,6 +177,34 @@ class Recovery:
                 return number
         return last
 
+    def _find_lost_key(self) -> int:
+        """The first segment whose batches are encrypted while its key file is missing; or the last one.
+
+        A key is durable before the first batch that needs it, so that this is damage, even after a power
+        failure: truncating what cannot be decrypted would lose records.
+        """
+        segments = self._segments
+        if segments.keys is not None:
+            for number, segment in enumerate(segments.segments):
+                if self._has_lost_key(segment):
+                    return number
+        return len(segments.segments) - 1
+
+    def _has_lost_key(self, segment: Segment) -> bool:
+        if segment.is_encrypted or segment.size_bytes < RECORDS_START:
+            return False
+        file = self._segments.open(segment)
+        start = file.pread(RECORDS_START, 0)
+        if not is_marked(start):
+            return False
+        try:
+            header = read_header(start)
+        except CorruptBatch:
+            return False
+        # A client may have sent records that begin with the mark: then the checksum is right.
+        is_whole = header.size_bytes <= segment.size_bytes
+        return is_whole and not crc_is_valid(file.pread(header.size_bytes, 0), 0, header)
+
     def _begin(self, base_offset: int) -> Segment:
         segment = Segment(base_offset)
         self._segments.open(segment, create=True)
@@ -227,6 +256,11 @@ class Recovery:
             segment.start_indexes()
             segment.size_bytes, segment.next_offset = 0, segment.base_offset
             self._found_damage(segment, str(reason))
+            return False
+        if self._has_lost_key(segment):
+            segment.start_indexes()
+            segment.size_bytes, segment.next_offset = 0, segment.base_offset
+            self._found_damage(segment, "it is encrypted, and its key file is missing")
             return False
         size_bytes = segment.size_bytes
         is_active = segment is self._segments.active

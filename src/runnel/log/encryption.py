@@ -2,29 +2,33 @@
 
 An encrypted segment has a key file beside it, and all its batches are encrypted:
 
-    header 61 · nonce 12 · records, encrypted · tag 16
+    header 61 · mark 4 · nonce 12 · records, encrypted · tag 16
 
 The header is that of the clear batch but for its length, which is that of the stored batch: whatever walks a
 segment by its headers (indexes, recovery, retention, truncation) treats both kinds of segment alike, and
-positions and sizes are always those of the file. The checksum is that of the clear batch.
+positions and sizes are always those of the file. The checksum is that of the clear batch. The mark shows that
+a batch is encrypted, if the key file beside the segment is missing.
 """
 
 import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 
-from runnel.batch.header import HEADER_BYTES, LENGTH_PREFIX_BYTES
+from runnel.batch.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, Buffer
 
+MARK = b"\xff\xffE1"
+"""Records do not begin like this: their first byte would be part of a length of gigabytes."""
 NONCE_BYTES = 12
 TAG_BYTES = 16
-OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
+OVERHEAD_BYTES = len(MARK) + NONCE_BYTES + TAG_BYTES
 """How much larger than the clear batch the stored one is."""
-RECORDS_START = HEADER_BYTES + NONCE_BYTES
+NONCE_START = HEADER_BYTES + len(MARK)
+RECORDS_START = NONCE_START + NONCE_BYTES
 KEY_BYTES = 32
 """AES-256."""
 
 _LENGTH_START = 8
-_KEY_FILE_VERSION = 1
+_KEY_FILE_VERSION = 2
 _MASTERS_VERSION = 1
 
 
@@ -50,6 +54,11 @@ def with_length(header: bytes, size_bytes: int) -> bytes:
 def authenticated_part(header: bytes) -> bytes:
     """What the tag covers of a header: all but the length, which the size of the records determines."""
     return header[:_LENGTH_START] + header[LENGTH_PREFIX_BYTES:]
+
+
+def is_marked(stored: Buffer) -> bool:
+    """Whether a stored batch looks encrypted. A clear one may, by intention: then its checksum is right."""
+    return bytes(stored[HEADER_BYTES:NONCE_START]) == MARK
 
 
 def encode_key(key: WrappedKey) -> bytes:

@@ -32,6 +32,8 @@ class SegmentEntry:
     size_bytes: int
     first_timestamp: int
     max_timestamp: int
+    is_encrypted: bool = False
+    """Does it have a key file?"""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ def encode_manifest(logs: dict[TopicPartition, LogEntry], broker_epoch: int) -> 
             entry.epochs,
             [
                 (s.base_offset, s.next_offset, s.size_bytes, s.first_timestamp, s.max_timestamp)
+                + ((True,) if s.is_encrypted else ())
                 for s in entry.segments
             ],
         ]

@@ -19,6 +19,9 @@ CHANGES = frozenset(
 REPEATED_MAX = 10_000
 """Decisions that are remembered to record them once in a while."""
 
+TEXT_CHARACTERS_MAX = 1024
+"""Clients may choose names of many kilobytes: longer ones are cut, so that the queue has a bounded size."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditPolicy:
@@ -84,12 +87,16 @@ def audit_event(
     return {
         "timestamp_ms": now_ms,
         "outcome": "allowed" if is_allowed else "denied",
-        "principal": principal,
+        "principal": _short(principal),
         "host": host,
-        "client_id": client_id,
+        "client_id": None if client_id is None else _short(client_id),
         "listener": listener,
         "api": API_NAMES.get(api_key, str(api_key)),
         "operation": Operation(permission.operation).name,
         "resource_type": ResourceType(permission.resource_type).name,
-        "resource_name": permission.name,
+        "resource_name": _short(permission.name),
     }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}…"

@@ -44,6 +44,16 @@ def check_distinct(addresses: Sequence[Address]) -> None:
                 )
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host is reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _are_different_families(first: Address, second: Address) -> bool:
     return {_family(first.host), _family(second.host)} == {4, 6}
 

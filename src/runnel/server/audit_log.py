@@ -1,6 +1,7 @@
-"""The audit log: decisions of the authorizer as JSON lines, written by a thread.
+"""The audit log: decisions of the authorizer as JSON lines, written by a thread, and as records of a topic.
 
     any thread ──▶ filter ──▶ queue (bounded) ──▶ thread ──▶ file, logger
+                      └────▶ queue (bounded) ──▶ `broker/runtime/audit_topic.py`
 
 Nothing waits for the thread: events that find the queue full are counted, and the count is recorded. JSON
 escapes control characters, so that names which clients choose cannot forge lines. The file is opened again
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
+from runnel.broker.runtime.audit_topic import AuditTopic
 from runnel.controller.settings import Settings
 from runnel.ports.gates import Permission
 from runnel.ports.service import Session
@@ -37,6 +39,8 @@ class AuditLog:
     ) -> None:
         """Raises OSError if the file cannot be opened."""
         self.is_enabled = True
+        self.topic: AuditTopic | None = None
+        """Where events are written besides."""
         self._filter = AuditFilter(policy)
         self._path = path
         self._has_logger = has_logger
@@ -48,14 +52,16 @@ class AuditLog:
         self._is_closed = False
         self._changed = threading.Condition()
         self._file: IO[str] | None = self._open() if path else None
-        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if path or has_logger:
+            self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+            self._thread.start()
 
     @classmethod
     def of(cls, settings: Settings, now_ms: Callable[[], int]) -> "AuditLog | None":
         """The audit log with these settings; None if there is none. Raises OSError."""
         path, has_logger = settings.text("audit.log.file") or "", settings.bool("audit.log.logger")
-        if not path and not has_logger:
+        if not path and not has_logger and not settings.text("audit.log.topic"):
             return None
         policy = AuditPolicy(
             settings.text("audit.log.allowed") or "",
@@ -84,33 +90,44 @@ class AuditLog:
             str(permission.resource_type),
             permission.name,
         )
+        topic = self.topic
+        if topic is not None and is_allowed and topic.is_own_write(session, client_id, api_key, permission):
+            return
         with self._changed:
             if not self._filter.admits(key, permission.operation, now_ms, is_allowed=is_allowed):
+                if topic is not None and not is_allowed:
+                    topic.suppress()
                 return
-            if len(self._queue) >= self._queue_max:
-                self._dropped += 1
-                return
-            self._queue.append(
-                audit_event(
-                    now_ms,
-                    principal,
-                    session.client_host,
-                    client_id,
-                    session.listener,
-                    api_key,
-                    permission,
-                    is_allowed=is_allowed,
-                )
+            event = audit_event(
+                now_ms,
+                principal,
+                session.client_host,
+                client_id,
+                session.listener,
+                api_key,
+                permission,
+                is_allowed=is_allowed,
             )
-            if len(self._queue) == 1:
-                self._changed.notify()
+            if topic is not None:
+                topic.offer(event)
+            if self._thread is not None:
+                self._offer(event)
+
+    def _offer(self, event: dict[str, Any]) -> None:
+        if len(self._queue) >= self._queue_max:
+            self._dropped += 1
+            return
+        self._queue.append(event)
+        if len(self._queue) == 1:
+            self._changed.notify()
 
     def close(self) -> None:
         """Write what is queued, and end the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         if self._file is not None:
             self._file.close()
 

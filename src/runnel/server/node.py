@@ -6,6 +6,7 @@ start: data directory → metadata → partitions → coordinators → accept   
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -34,8 +35,9 @@ from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.admission import ListenerLimits
 from runnel.net.peers import TcpPeers
 from runnel.ports.disk import BadDirectory
-from runnel.security.principal import ANONYMOUS
+from runnel.security.exposure import Severity, findings
 from runnel.server.addresses import Address
+from runnel.server.exposure_facts import facts_of
 from runnel.server.layers import BadSettings
 from runnel.server.listeners import Listeners
 from runnel.server.loop_probe import LoopProbe
@@ -44,6 +46,7 @@ from runnel.server.roles import data_directory, roles_of
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 if TYPE_CHECKING:
+    from runnel.broker.runtime.audit_topic import AuditTopic
     from runnel.disk.keyring import Keyring
     from runnel.security.sasl_login import SaslLogin
     from runnel.server.node_tls import NodeTls
@@ -87,6 +90,11 @@ class Node:
             from runnel.server.sasl_settings import check_token_secrets
 
             check_token_secrets(self.settings, self.roles)
+        if self.settings.text("audit.log.topic") and not self.roles.is_broker:
+            raise BadSettings(
+                "audit.log.topic is set on a node that is only a controller and connects to no broker: set "
+                "audit.log.file instead"
+            )
         for warning in self.roles.warnings():
             log.warning("%s", warning)
         self._stack = AsyncExitStack()
@@ -96,6 +104,7 @@ class Node:
         """What `disconnect` does."""
         self._cleaner: Cleaner | None = None
         self._tls: NodeTls | None = None
+        self._audit_topic: AuditTopic | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
         self.settings.subscribe(self._settings_changed)
 
@@ -130,6 +139,7 @@ class Node:
 
     async def start(self) -> None:
         """Start; on return the broker accepts requests. On failure everything opened is closed again."""
+        self._report_exposure()
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
@@ -143,7 +153,7 @@ class Node:
         peers, controller_peers = self._new_peers(stack)
         broker = self._new_broker(disk, peers, clock, entropy)
         broker.controller_peers = controller_peers
-        broker.try_out = None if tls is None else tls.refusal
+        broker.validate_configs = None if tls is None else tls.refusal
         if self.settings["authorizer.class.name"]:
             self._prepare_authorization(broker, stack)
         pipeline = Pipeline(broker)
@@ -168,6 +178,7 @@ class Node:
         stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
         if keyring is not None:
             stack.push_async_callback(_ended, asyncio.create_task(self._refresh_master_keys(disk)))
+        self._start_audit_topic(stack)
         stack.push_async_callback(listeners.close)
         if roles.is_broker:
             # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
@@ -180,6 +191,8 @@ class Node:
         stack.push_async_callback(broker.quorum.close)
         if roles.is_broker:
             stack.push_async_callback(leave_cluster, broker)
+        # While this node leads its partitions.
+        stack.push_async_callback(self._flush_audit_topic)
         stack.callback(LoopProbe(broker.loop_pauses).close)
 
     def _advertise(self, broker: Broker, listeners: Listeners) -> None:
@@ -257,13 +270,33 @@ class Node:
     def _prepare_authorization(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.audit_log import AuditLog
 
-        super_users = (self.settings.text("super.users") or "").split(";")
-        if str(ANONYMOUS) in map(str.strip, super_users):
-            log.warning("%s is a super user: clients without authentication may do everything", ANONYMOUS)
-        audit = AuditLog.of(self.settings, broker.clock.now_ms)
-        if audit is not None:
-            stack.callback(audit.close)
-            broker.gates.audit = audit
+        settings = self.settings
+        audit = AuditLog.of(settings, broker.clock.now_ms)
+        if audit is None:
+            return
+        stack.callback(audit.close)
+        broker.gates.audit = audit
+        if topic := settings.text("audit.log.topic"):
+            from runnel.broker.runtime.audit_topic import AuditTopic
+
+            queue_max = settings.int("audit.log.queue.max")
+            audit.topic = self._audit_topic = AuditTopic(broker, topic, queue_max)
+
+    def _report_exposure(self) -> None:
+        """Say at every start what is open to everyone."""
+        for finding in findings(facts_of(self.settings, self.roles, time.time())):
+            if finding.severity is Severity.HIGH:
+                where = f"listener {finding.listener}: " if finding.listener else ""
+                log.warning("%s%s %s", where, finding.consequence, finding.remedy)
+
+    def _start_audit_topic(self, stack: AsyncExitStack) -> None:
+        if self._audit_topic is not None:
+            stack.push_async_callback(self._audit_topic.close)
+            self._audit_topic.start()
+
+    async def _flush_audit_topic(self) -> None:
+        if self._audit_topic is not None:
+            await self._audit_topic.flush()
 
     def _watch_quorum(self, broker: Broker, stack: AsyncExitStack) -> None:
         from runnel.server.quorum_watch import QuorumWatch

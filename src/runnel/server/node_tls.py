@@ -2,7 +2,7 @@
 
     start            any mistake in a setting or file prevents it
     exchange         on SIGHUP, when a dynamic config or a file changes; a mistake is logged, changes nothing
-    dynamic config   is tried out before it is stored, by the broker that it is for
+    dynamic config   is validated before it is stored, by the broker that it is for
 
 Open connections keep what they have. Files are read and keys are loaded in threads.
 """
@@ -162,7 +162,7 @@ class NodeTls:
     def _make(self, listener: str, settings: Settings) -> _Made:
         """Raises BadTls."""
         roles = self._roles
-        own = self._tls_settings(listener, settings)
+        own = tls_settings(self._roles, settings, listener)
         material = load_material(own, time.time())
         server = client = None
         if any(address.name == listener for address in roles.listeners):
@@ -173,19 +173,24 @@ class NodeTls:
             check_pair(server, client)
         return _Made(server, client, material.chain[0] if material.chain else None)
 
-    def _tls_settings(self, listener: str, settings: Settings) -> TlsSettings:
-        def value_of(name: str) -> object:
-            has_sasl = self._roles.protocols[listener].uses_sasl
-            if name == "ssl.client.auth" and has_sasl and not settings.is_set_for(listener, name):
-                # As in Kafka: clients that log in need no certificate, unless the listener demands it.
-                return ClientAuth.NONE.value
-            return settings.of_listener(listener, name)
-
-        return TlsSettings.read(value_of)
-
     def _read_stamps(self) -> dict[str, Stamp]:
-        files = {path for name in self._made for path in self._tls_settings(name, self._settings).files}
+        files = {
+            path for name in self._made for path in tls_settings(self._roles, self._settings, name).files
+        }
         return {path: _stamp(path) for path in sorted(files)}
+
+
+def tls_settings(roles: Roles, settings: Settings, listener: str) -> TlsSettings:
+    """The settings of TLS that apply to a listener."""
+
+    def value_of(name: str) -> object:
+        has_sasl = roles.protocols[listener].uses_sasl
+        if name == "ssl.client.auth" and has_sasl and not settings.is_set_for(listener, name):
+            # As in Kafka: clients that log in need no certificate, unless the listener demands it.
+            return ClientAuth.NONE.value
+        return settings.of_listener(listener, name)
+
+    return TlsSettings.read(value_of)
 
 
 def _stamp(path: str) -> Stamp:

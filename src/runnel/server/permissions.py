@@ -17,10 +17,15 @@ def check_secret_file(path: str, status: os.stat_result) -> None:
 
     The group may read a file of root, as where a secret is mounted for the group of a service.
     """
-    forbidden = _OPEN_TO_GROUP_OF_ROOT if status.st_uid == 0 else _OPEN_TO_OTHERS
-    if stat.S_ISREG(status.st_mode) and status.st_mode & forbidden:
+    if is_exposed(status):
         mode = stat.S_IMODE(status.st_mode)
         raise BadSettings(f"{path} is open to other users (mode {mode:04o}): run chmod 600 on it")
+
+
+def is_exposed(status: os.stat_result) -> bool:
+    """Whether others than the owner, and the group of a file of root, have access to a regular file."""
+    forbidden = _OPEN_TO_GROUP_OF_ROOT if status.st_uid == 0 else _OPEN_TO_OTHERS
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & forbidden)
 
 
 def open_folder(path: str) -> str | None:

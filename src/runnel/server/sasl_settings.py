@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from runnel.controller.settings import Settings
@@ -11,7 +10,7 @@ from runnel.security.jaas import InvalidJaas, JaasLine, read_jaas
 from runnel.security.oauthbearer_server import JwtRules
 from runnel.security.sasl_client import MECHANISMS, OAUTHBEARER, PLAIN, Credentials
 from runnel.security.scram import SCRAM_HASHES
-from runnel.server.addresses import Address
+from runnel.server.addresses import Address, is_loopback
 from runnel.server.layers import BadSettings
 from runnel.server.roles import Roles
 
@@ -69,7 +68,7 @@ def check_token_secrets(settings: Settings, roles: Roles) -> None:
         protocol = roles.protocols[address.name]
         if not (protocol.uses_sasl or address.name in of_nodes):
             continue
-        if not protocol.uses_tls and not _is_loopback(address.host):
+        if not protocol.uses_tls and not is_loopback(address.host):
             raise BadSettings(
                 f"the listener {address} would send the secrets of delegation tokens unencrypted: use TLS, "
                 "bind it to a loopback address, or remove delegation.token.secret.key"
@@ -92,7 +91,7 @@ def own_identities(settings: Settings, roles: Roles) -> dict[str, OwnIdentity]:
 
 
 def _listener_settings(settings: Settings, address: Address, protocol: SecurityProtocol) -> SaslSettings:
-    listener, is_local = address.name, _is_loopback(address.host)
+    listener, is_local = address.name, is_loopback(address.host)
     mechanisms = _words(settings, listener, "sasl.enabled.mechanisms")
     if not mechanisms:
         raise BadSettings(
@@ -151,7 +150,7 @@ def _oauth(settings: Settings, listener: str) -> OAuthSettings:
             )
     parts = urlsplit(url)
     is_safe = parts.scheme in ("https", "file") or (
-        parts.scheme == "http" and _is_loopback(parts.hostname or "")
+        parts.scheme == "http" and is_loopback(parts.hostname or "")
     )
     if not is_safe:
         raise BadSettings(
@@ -215,12 +214,3 @@ def _number(settings: Settings, listener: str, name: str, mechanism: str = "") -
     value = settings.of_listener(listener, name, mechanism)
     assert isinstance(value, int)
     return value
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

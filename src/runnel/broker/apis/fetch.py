@@ -56,15 +56,15 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     if ctx.throttle_ms:
-        return _throttled(broker, plan)
+        return _without_records(broker, plan)
     plan.readable_topics = ctx.readable_topics
     reading = DelayedFetch(ctx, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     return reading.wait() if response is None else response
 
 
-def _throttled(broker: Broker, plan: FetchPlan) -> FetchResponse:
-    """No records for a client that exceeds a quota; a session does not begin with that, as in Kafka."""
+def _without_records(broker: Broker, plan: FetchPlan) -> FetchResponse:
+    """No records, as for a client that exceeds a quota; a session does not begin with that, as in Kafka."""
     if plan.session is not None and not plan.is_incremental:
         broker.fetch_sessions.end(plan.session)
         return FetchResponse()
@@ -144,6 +144,8 @@ class DelayedFetch:
 
     def retry(self, is_expired: bool) -> MaybePromise[FetchResponse] | None:
         """A watched partition changed: try again if min.bytes may be reached."""
+        if not self._ctx.is_permission_current:
+            return self._unauthorized()
         if not is_expired and self._request.min_bytes > 1 and not self._has_hidden_bytes:
             grown_bytes = self._count_appended_bytes() - self._appended_bytes
             if self._found_bytes + grown_bytes < self._request.min_bytes:
@@ -179,11 +181,20 @@ class DelayedFetch:
         loads, self._loads = self._loads, []
         # The attempt reports a failed read as an error of its partition.
         await asyncio.gather(*map(settled, loads), return_exceptions=True)
+        if not self._ctx.is_permission_current:
+            return self._unauthorized()
         self._may_block = True
         response = self.attempt(is_expired)
         self._may_block = False
         self._loading.clear()
         return await settled(self.wait() if response is None else response)
+
+    def _unauthorized(self) -> FetchResponse:
+        """No records: ACLs have changed, so that the permission to read them may be revoked.
+
+        The next request is authorized as any other.
+        """
+        return _without_records(self._broker, self._plan)
 
     def _read_partition(self, wanted: RequestedPartition, budget: int, is_first: bool) -> PartitionRead:
         asked = wanted.asked
@@ -314,7 +325,7 @@ class DelayedFetch:
             if address is not None:
                 response.node_endpoints.append(NodeEndpoint(*address))
         if self._is_charged and self._is_over_quota(response):
-            return _throttled(self._broker, plan)
+            return _without_records(self._broker, plan)
         if plan.session is not None:
             plan.session.record_response(results)
         return response

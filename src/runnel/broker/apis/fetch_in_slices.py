@@ -49,6 +49,9 @@ async def _serve(handler: "Handler", request: FetchRequest, ctx: "Context") -> F
     response, is_enough = await _read(handler, request, ctx)
     if not is_enough and request.max_wait_ms > 0:
         await asyncio.sleep(min(request.max_wait_ms, WAIT_MAX_MS) / 1000)
+        if not ctx.is_permission_current:
+            # The permission to read may be revoked: the next request is authorized again.
+            return FetchResponse()
         response, _ = await _read(handler, request, ctx)
     return response
 

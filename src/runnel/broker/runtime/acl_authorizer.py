@@ -55,8 +55,12 @@ class Verdicts:
 class AclAuthorizer:
     """Permits what super users want and ACLs allow."""
 
-    def __init__(self, super_users: frozenset[str], *, allow_unlisted: bool, is_audited: bool) -> None:
+    def __init__(
+        self, super_users: frozenset[str], *, allow_unlisted: bool, is_audited: bool, audit_topic: str = ""
+    ) -> None:
         self.version = 1
+        self._audit_topic = audit_topic
+        """Never open to everyone: it is used by those whom ACLs name."""
         self._super_users = super_users
         self._allow_unlisted = allow_unlisted
         self._is_audited = is_audited
@@ -71,6 +75,7 @@ class AclAuthorizer:
             frozenset(name.strip() for name in names if name.strip()),
             allow_unlisted=settings.bool("allow.everyone.if.no.acl.found"),
             is_audited=is_audited,
+            audit_topic=settings.text("audit.log.topic") or "",
         )
 
     # -- decisions
@@ -93,8 +98,10 @@ class AclAuthorizer:
         key = (resource_type, name)
         allowed = known.get(key)
         if allowed is None:
+            is_listed = resource_type == ResourceType.TOPIC and name == self._audit_topic
+            allow_unlisted = self._allow_unlisted and not is_listed
             allowed = self._index.operations(
-                verdicts.name, verdicts.address, resource_type, name, allow_unlisted=self._allow_unlisted
+                verdicts.name, verdicts.address, resource_type, name, allow_unlisted=allow_unlisted
             )
             if len(known) >= VERDICTS_MAX:
                 known.clear()

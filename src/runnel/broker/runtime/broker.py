@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.group_coordinator import GroupCoordinator
     from runnel.broker.runtime.lifecycle import BrokerLifecycle
     from runnel.broker.runtime.metadata_log import MetadataLog
-    from runnel.broker.runtime.own_configs import TryOut
+    from runnel.broker.runtime.own_configs import ValidateConfigs
     from runnel.broker.runtime.quorum_log import QuorumLog
     from runnel.broker.runtime.transaction_coordinator import TransactionCoordinator
 
@@ -77,8 +77,8 @@ class Broker:
     """Connections to the listener for other brokers."""
     controller_peers: Peers | None = None
     """Connections to the listener of controllers, if they differ from those to brokers."""
-    try_out: "TryOut | None" = None
-    """Tries out changes of the configs of this broker's listeners."""
+    validate_configs: "ValidateConfigs | None" = None
+    """Validates changes of the configs of this broker's listeners."""
     formatted: tuple[MetadataRecord, ...] = ()
     """The first records of a new cluster, if its directory was formatted with some."""
     epoch: int = -1

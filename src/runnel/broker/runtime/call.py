@@ -54,10 +54,8 @@ class Call(Context):
     reply: Reply
     request_bytes: int
     is_accounted: bool = False
-    authorizer_version: int = -1
-    """The version of the authorizer before it decided: what changes meanwhile may change the decision."""
-    is_tried_out: bool = False
-    """Were the changes of this broker's configs tried out?"""
+    is_validated: bool = False
+    """Were the changes of this broker's configs validated?"""
     request: Request | None = None
     """The request, if its response repeats its elements with an error when it fails as a whole."""
 

@@ -35,6 +35,8 @@ class Context:
     """For how long the client is throttled, as the response states."""
     readable_topics: frozenset[str] | None = field(default=None, kw_only=True)
     """The topics of a fetch session that the client may read; None if that was decided otherwise."""
+    authorizer_version: int = field(default=-1, kw_only=True)
+    """The version of the authorizer before it decided: what changes meanwhile may change the decision."""
     is_partly_denied: bool = field(default=False, kw_only=True)
     """Not every request that repeats this one is permitted."""
     is_large: bool = field(default=False, kw_only=True)
@@ -68,6 +70,11 @@ class Context:
         if authorizer.allows_all(session):
             return None
         return lambda name: authorizer.allows(session, _describe_topic(name))
+
+    @property
+    def is_permission_current(self) -> bool:
+        """Whether the authorizer would decide as it did before this request began to wait."""
+        return self.authorizer_version == self.broker.gates.authorizer.version
 
     @property
     def authorizer(self) -> "Authorizer":

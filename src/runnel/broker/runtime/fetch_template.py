@@ -279,10 +279,11 @@ class FetchTemplate:
             self._route,
             reply,
             len(frame),
+            authorizer_version=session.template_version,
         )
         session.pending.add(call)
         poll: LongPoll[Encoded | Undecided] = LongPoll(
-            self._broker.waiting, session, partial(self._attempt, partition, offset)
+            self._broker.waiting, session, partial(self._attempt, call, partition, offset)
         )
         poll.on_settled(partial(self._settled, call, bytes(frame)))
         poll.start([partition], self._max_wait_ms)
@@ -290,12 +291,18 @@ class FetchTemplate:
             poll.expire()
         return reply
 
-    def _attempt(self, partition: ReplicatedLog, offset: int, is_last: bool) -> "Encoded | Undecided | None":
+    def _attempt(
+        self, call: Call, partition: ReplicatedLog, offset: int, is_last: bool
+    ) -> "Encoded | Undecided | None":
         """A response, None to keep waiting, or a sign that the request must be decoded."""
         if self._partition() is not partition:
             return UNDECIDED
         limits = self._limits(partition)
-        found = self._read(partition, offset, limits)
+        if call.is_permission_current:
+            found = self._read(partition, offset, limits)
+        else:
+            # It may be revoked: the next request is authorized again.
+            found, is_last = Slice([], 0), True
         if found is None or len(found.parts) > 1 or (found.parts and type(found.parts[0]) is not bytes):
             return UNDECIDED
         if not found.parts and not is_last:
@@ -306,6 +313,9 @@ class FetchTemplate:
     def _settled(self, call: Call, frame: bytes, outcome: "Encoded | Undecided | Exception") -> None:
         if not isinstance(outcome, Undecided):
             call.answer(outcome)
+            return
+        if not call.is_permission_current:
+            call.answer(FetchResponse())
             return
         try:
             request = decode(FetchRequest, self.version, frame, self._body_position)

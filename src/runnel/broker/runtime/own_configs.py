@@ -1,4 +1,4 @@
-"""Changes of this broker's configs that name files: tried out here, before the controller stores them.
+"""Changes of this broker's configs that name files: validated here, before the controller stores them.
 
 Only this node can read its files. A client therefore sends such a change to the broker that it is for, as
 with Kafka.
@@ -26,15 +26,15 @@ from runnel.wire import Request, Response
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
-TryOut: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[str | None]]
+ValidateConfigs: TypeAlias = Callable[[Mapping[str, str | None]], Awaitable[str | None]]
 """Returns why changes cannot be applied; None if they can. None as a value removes a config."""
 
 _ALTER = Permission(Operation.ALTER_CONFIGS, SecuredType.CLUSTER, CLUSTER_NAME)
 
 
 def concerns_own_configs(broker: "Broker", request: Request, session: Session) -> bool:
-    """Whether a request of a client changes configs of listeners, which are to be tried out first."""
-    if broker.try_out is None or not isinstance(
+    """Whether a request of a client changes configs of listeners, which are to be validated first."""
+    if broker.validate_configs is None or not isinstance(
         request, (AlterConfigsRequest, IncrementalAlterConfigsRequest)
     ):
         return False
@@ -48,13 +48,13 @@ def concerns_own_configs(broker: "Broker", request: Request, session: Session) -
 async def refused_configs(broker: "Broker", request: Request) -> Response | None:
     """The response to a request with a change that cannot be applied; None if all can.
 
-    One resource is tried out at most: the controller refuses those that appear twice.
+    One resource is validated at most: the controller refuses those that appear twice.
     """
     assert isinstance(request, (AlterConfigsRequest, IncrementalAlterConfigsRequest))
-    assert broker.try_out is not None
+    assert broker.validate_configs is not None
     own_id, run_blocking = str(broker.node_id), broker.disk.run_blocking
     changes, has_others = await run_blocking(Job(partial(_changes, request, own_id)))
-    complaint = await broker.try_out(changes) if changes else None
+    complaint = await broker.validate_configs(changes) if changes else None
     if complaint is None and not has_others:
         return None
     return await run_blocking(Job(partial(_refused, request, own_id, complaint)))

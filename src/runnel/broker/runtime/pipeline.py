@@ -33,6 +33,7 @@ from runnel.broker.apis.handlers import (
     is_sliced,
 )
 from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
+from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.apis.rules import Amend
 from runnel.broker.apis.sliced import keep_records
 from runnel.broker.runtime.blocking import Job
@@ -71,6 +72,8 @@ from runnel.wire.struct import Struct
 PRODUCE_KEY = 0
 ALTER_CONFIGS_KEYS = frozenset({33, 44})
 ENVELOPE_KEY = 58
+WAITING_KEYS = frozenset({11, 14})
+"""JoinGroup and SyncGroup, which wait for other members."""
 UNKNOWN_KEY = -1
 """The API key that is accounted for truncated frames."""
 
@@ -207,10 +210,10 @@ class Pipeline:
         gates, session = self.broker.gates, call.session
         self._authenticate(request, call)
         may_forward = route.is_forwarded and not session.is_forwarded
-        if may_forward and self.broker.try_out is not None and self._must_try_out(request, call):
+        if may_forward and self.broker.validate_configs is not None and self._must_validate(request, call):
             self._throttle(call, request)
-            call.is_tried_out = True
-            return self.broker.run(self._try_out_first(route, request, call, frame, header))
+            call.is_validated = True
+            return self.broker.run(self._validate_first(route, request, call, frame, header))
         if may_forward and self.broker.controller.must_forward:
             # The controller authorizes it, for the principal of the client.
             call.request = request
@@ -269,18 +272,20 @@ class Pipeline:
             call.request = request
             if not session.is_forwarded:
                 result = self.broker.run(self._forward_if_refused(result, call, frame))
+        if permitted.is_revocable and isinstance(result, Promise) and _may_wait_for_long(request, call):
+            result = chain(result, partial(_confirmed, route, request, call))
         if amendments and result is not None:
             return chain(result, partial(self._amended, call, amendments))
         return result
 
-    def _must_try_out(self, request: Request, call: Call) -> bool:
-        if call.is_tried_out or request.api_key not in ALTER_CONFIGS_KEYS:
+    def _must_validate(self, request: Request, call: Call) -> bool:
+        if call.is_validated or request.api_key not in ALTER_CONFIGS_KEYS:
             return False
         from runnel.broker.runtime.own_configs import concerns_own_configs
 
         return concerns_own_configs(self.broker, request, call.session)
 
-    async def _try_out_first(
+    async def _validate_first(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
     ) -> Response | Encoded | None:
         from runnel.broker.runtime.own_configs import refused_configs
@@ -328,7 +333,7 @@ class Pipeline:
         """Charge the client for a request, once."""
         quotas, session = self.broker.gates.quotas, call.session
         session.client_id = call.client_id
-        if quotas.limits(session) and not call.is_tried_out:
+        if quotas.limits(session) and not call.is_validated:
             is_exempt = is_exempt_from_request_quota(request, is_denied=is_denied)
             throttle_ms = quotas.throttle_ms(
                 session, request.api_key, call.request_bytes, is_exempt=is_exempt
@@ -435,10 +440,32 @@ class Permitted:
     """The response, if nothing is left to handle."""
     amendments: list[Amend] = field(default_factory=list)
     """Changes to the handler's response."""
+    is_revocable: bool = False
+    """Was it decided by ACLs, which may change?"""
+
+
+def _may_wait_for_long(request: Request, call: Call) -> bool:
+    """Whether the answer to a request that waits has to be authorized as well.
+
+    That of consumers' fetches is by their handler, element by element.
+    """
+    if isinstance(request, FetchRequest):
+        return is_replica(request) or call.listener in call.broker.controller_listeners
+    return request.api_key in WAITING_KEYS
+
+
+def _confirmed(
+    route: Route, request: Request, call: Call, response: Response | Encoded | None
+) -> Response | Encoded | None:
+    """The response, unless the permission was revoked while the request waited."""
+    if call.is_permission_current:
+        return response
+    denial = _authorized(route, request, call, Check(call, request.api_key)).denial
+    return response if denial is None else denial
 
 
 def _authorized(route: Route, request: Request, call: Call, check: Check) -> Permitted:
-    permitted = Permitted()
+    permitted = Permitted(is_revocable=True)
     for rule in route.rules:
         outcome = rule(request, call, check)
         if isinstance(outcome, Response):

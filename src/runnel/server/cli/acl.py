@@ -39,7 +39,10 @@ Host = Annotated[
     str, typer.Option("--host", metavar="ADDRESS", help="An address, a range such as 10.0.0.0/8, or `*`.")
 ]
 Principal = Annotated[
-    str, typer.Option("--to", metavar="PRINCIPAL", help="User:NAME, or `User:*` for all.", show_default=False)
+    str,
+    typer.Option(
+        "--to", "--principal", metavar="PRINCIPAL", help="User:NAME, or `User:*` for all.", show_default=False
+    ),
 ]
 Operations = Annotated[
     list[str] | None,
@@ -54,7 +57,7 @@ NameFilter = Annotated[
     typer.Option("--applies-to", metavar="NAME", help="ACLs that apply to the resource with this name."),
 ]
 PrincipalFilter = Annotated[
-    str | None, typer.Option("--of", metavar="PRINCIPAL", help="ACLs of this principal.")
+    str | None, typer.Option("--of", "--principal", metavar="PRINCIPAL", help="ACLs of this principal.")
 ]
 
 

@@ -12,8 +12,10 @@ from runnel.server.cli import (
     produce,
     quota,
     role,
+    security,
     storage,
     tenant,
+    token,
     topic,
     txn,
     user,
@@ -35,11 +37,13 @@ app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
 app.add_typer(user.app, name="user", rich_help_panel=ADMINISTRATION)
+app.add_typer(token.app, name="token", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
 app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTRATION)
 app.add_typer(tenant.app, name="tenant", rich_help_panel=ADMINISTRATION)
 app.add_typer(acl.app, name="acl", rich_help_panel=ADMINISTRATION)
 app.add_typer(role.app, name="role", rich_help_panel=ADMINISTRATION)
+app.add_typer(security.app, name="security", rich_help_panel=ADMINISTRATION)
 app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)

@@ -42,10 +42,16 @@ Pattern = Annotated[
     ),
 ]
 Granted = Annotated[
-    str, typer.Option("--to", metavar="PRINCIPAL", help="User:NAME, or `User:*` for all.", show_default=False)
+    str,
+    typer.Option(
+        "--to", "--principal", metavar="PRINCIPAL", help="User:NAME, or `User:*` for all.", show_default=False
+    ),
 ]
 Revoked = Annotated[
-    str, typer.Option("--from", metavar="PRINCIPAL", help="User:NAME, or `User:*`.", show_default=False)
+    str,
+    typer.Option(
+        "--from", "--principal", metavar="PRINCIPAL", help="User:NAME, or `User:*`.", show_default=False
+    ),
 ]
 
 
@@ -94,7 +100,7 @@ def revoke(
 @app.command("list")
 def list_roles(
     of: Annotated[
-        str | None, typer.Option("--of", metavar="PRINCIPAL", help="Roles of this principal.")
+        str | None, typer.Option("--of", "--principal", metavar="PRINCIPAL", help="Roles of this principal.")
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,

@@ -96,11 +96,32 @@ def serve(
     Example: runnel serve --workers 4
     """
     import logging
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    static = static_options(data_dir, listen, node_id, settings, config)
+    if workers > 1:
+        from runnel.server.cli.supervised import run_nodes
+        from runnel.server.local_nodes import worker_settings
+
+        run_nodes(worker_settings(static, workers), log_level)
+    else:
+        from runnel.server.cli.session import run
+
+        run(_serve(static))
+
+
+def static_options(
+    data_dir: Path | None,
+    listen: str | None,
+    node_id: int | None,
+    settings: list[str] | None,
+    config: Path | None,
+) -> dict[str, str]:
+    """The static settings that the options of `runnel serve` and the environment describe."""
     import os
 
     from runnel.server.layers import static_settings
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parse_settings(settings)
     static = static_settings(config, os.environ, settings or [])
     if data_dir is not None:
@@ -113,15 +134,7 @@ def serve(
     if node_id is not None:
         static.pop("broker.id", None)
         static["node.id"] = str(node_id)
-    if workers > 1:
-        from runnel.server.cli.supervised import run_nodes
-        from runnel.server.local_nodes import worker_settings
-
-        run_nodes(worker_settings(static, workers), log_level)
-    else:
-        from runnel.server.cli.session import run
-
-        run(_serve(static))
+    return static
 
 
 def _listener(address: str) -> str:
