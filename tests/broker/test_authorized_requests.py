@@ -13,7 +13,6 @@ from runnel.messages.describe_groups import DescribeGroupsRequest
 from runnel.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from runnel.messages.envelope import EnvelopeRequest
 from runnel.messages.fetch import FetchRequest, ReplicaState
-from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.init_producer_id import InitProducerIdRequest
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
 from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
@@ -22,7 +21,7 @@ from runnel.security.acl import CLUSTER_NAME, Operation, ResourceType
 from runnel.security.principal import USER
 from runnel.wire import decode, encoded
 from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
-from tests.broker.authorized import DENY, PREFIXED, SETTINGS, Acls, Caller, prepare
+from tests.broker.authorized import DENY, PREFIXED, Acls, Caller
 from tests.broker.requests import batch, fetch_from, produce_to
 
 O = Operation  # noqa: E741 - shorter lines
@@ -33,24 +32,6 @@ NOT_ASKED = -2147483648
 
 def bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
-
-
-@pytest.fixture
-def secure(tell):
-    """Run a scenario against a broker with the topics `open-1`, `open-2` and `secret`."""
-
-    def run(scenario: Any, **settings: str) -> None:
-        async def prepared(world: Any) -> None:
-            acls = prepare(world)
-            for name in ("open-1", "open-2", "secret"):
-                await world.create(name)
-            await Caller(world, "root").ask(FindCoordinatorRequest(key="g"), 1)
-            await scenario(world, acls)
-
-        named = {name.replace("_", "."): value for name, value in settings.items()}
-        tell(prepared, {**SETTINGS, "offsets.topic.num.partitions": "1", **named})
-
-    return run
 
 
 def produced(response: Any) -> list[int]:
@@ -178,6 +159,9 @@ def test_the_metadata_log_needs_a_permission_on_the_cluster(secure):
         response = await Caller(world, "alice", "CONTROLLER").ask(request, 12)
         assert response.error_code == CLUSTER_DENIED and set(fetched(response)) == {CLUSTER_DENIED}
         assert not any(part.records for topic in response.responses for part in topic.partitions)
+        by_id = fetch_from(bytes(15) + b"\x01", (0, 0))
+        response = await Caller(world, "alice", "CONTROLLER").ask(by_id, 13)
+        assert (response.error_code, response.responses) == (CLUSTER_DENIED, [])
 
     secure(scenario)
 

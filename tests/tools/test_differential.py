@@ -4,8 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from runnel.messages.metadata import MetadataResponse, MetadataResponseTopic
+from runnel.broker.apis.handlers import BROKER_APIS, CONTROLLER_APIS
+from runnel.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from tools.broker_process import BrokerProcess
+from tools.conformance.authorization import secured_broker, secured_settings
+from tools.differential.authorization.run import (
+    compare_authorization,
+    controller_probes,
+    probes,
+    rename,
+    revealing,
+    users,
+)
 from tools.differential.cases import compare_brokers
 from tools.differential.comparison import Broker, BrokerPair, differences, plain
 
@@ -47,3 +57,47 @@ def test_two_equal_brokers_have_no_differences(tmp_path: Path) -> None:
         cases = compare_brokers(one.port, two.port, settle_s=0)
     assert len(cases) > 300
     assert [str(found[0]) for found in cases.values() if found] == []
+
+
+def test_denials_of_every_api_are_compared() -> None:
+    assert {probe.api_key for probe in probes()} >= BROKER_APIS
+    assert {probe.api_key for probe in controller_probes()} == CONTROLLER_APIS
+
+
+def test_each_request_is_sent_without_each_of_its_rights() -> None:
+    for probe in probes():
+        every = frozenset(acl for need in probe.needs for acl in need.acls())
+        denied = [variant.rights for variant in probe.variants() if variant.is_denied]
+        assert denied[0] == frozenset()
+        for need in probe.needs:
+            assert every - need.acls() in denied
+
+
+def test_ids_and_ports_are_compared_by_what_they_stand_for() -> None:
+    broker = Broker(9092)
+    broker.topic_ids["a"] = b"1" * 16
+    topics = [MetadataResponseTopic(0, "a", b"1" * 16), MetadataResponseTopic(29, "b", bytes(16))]
+    response = MetadataResponse(brokers=[MetadataResponseBroker(1, "h", 9092)], topics=topics)
+    rename(response, broker)
+    found = plain(response, frozenset())
+    assert [topic["topic_id"] for topic in found["topics"]] == ["a", bytes(16).hex()]
+    assert found["brokers"][0]["port"] == "its port"
+
+
+def test_denials_that_tell_what_exists_are_found() -> None:
+    alike = [{"name": "here", "error_code": 29}, {"name": "gone", "error_code": 29}]
+    assert list(revealing({"topics": alike})) == []
+    assert list(revealing({"topics": [alike[0], {"name": "gone", "error_code": 3}]})) != []
+
+
+@pytest.mark.slow
+def test_a_broker_that_permits_more_is_found(tmp_path: Path) -> None:
+    settings = {**SETTINGS, **secured_settings()}
+    unauthorized = users()[frozenset()]
+    more = {**settings, "super.users": f"{settings['super.users']};User:{unauthorized}"}
+    chosen = "Metadata$|DescribeGroups|OffsetForLeaderEpoch$|to a controller: Vote"
+    with secured_broker(tmp_path / "one", settings) as one, secured_broker(tmp_path / "two", more) as two:
+        cases = compare_authorization((one[0], two[0]), (one[1], two[1]), settle_s=0, pattern=chosen)
+    different = {case for case, found in cases.items() if found}
+    assert len(cases) > 20
+    assert different == {case for case in cases if case.endswith(": no rights")}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from tools.conformance import differential, ecosystem, franz_go, kafka_tools, librdkafka, page
+from tools.conformance import authorization, differential, ecosystem, franz_go, kafka_tools, librdkafka, page
 from tools.conformance.result import SuiteResult
 from tools.conformance.target import Target, started
 from tools.fetch.programs import find, missing
@@ -16,7 +16,7 @@ from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SUITES = ["kafka-tools", "ecosystem", "franz-go", "differential", "librdkafka"]
+SUITES = ["kafka-tools", "ecosystem", "franz-go", "differential", "authorization", "librdkafka"]
 CLUSTER_SUITES = SUITES[:3]
 """Those that are run against a cluster as well; the others start single brokers of their own."""
 PAGE = ROOT / "docs" / "CONFORMANCE.md"
@@ -87,9 +87,9 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
                 yield target.label(franz_go.run(target, options.records, folder / "franz-go", options.only))
     if options.bootstrap is not None or options.nodes > 1:
         return
-    # These two start brokers of their own: they must be new, or have other settings.
-    if is_selected("differential"):
-        yield differential.run(folder / "differential", SETTINGS)
+    # These start brokers of their own: they must be new, or have other settings.
+    alone = {"differential": differential.run, "authorization": authorization.run}
+    yield from (alone[suite](folder / suite, SETTINGS) for suite in filter(is_selected, alone))
     tests = os.environ.get(librdkafka.FOLDER_VARIABLE)
     if is_selected("librdkafka") and tests:
         yield librdkafka.run(Path(tests), folder / "librdkafka", options.only)

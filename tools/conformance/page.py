@@ -6,7 +6,13 @@ from pathlib import Path
 
 from tools.conformance.result import SuiteResult
 
-ORDER = ["Apache Kafka's tools", "The ecosystem", "franz-go", "Responses equal to Apache Kafka's"]
+ORDER = [
+    "Apache Kafka's tools",
+    "The ecosystem",
+    "franz-go",
+    "Responses equal to Apache Kafka's",
+    "Denials equal to Apache Kafka's",
+]
 UNEXPLAINED = "**not explained yet**"
 
 HEAD = """# Conformance

@@ -25,7 +25,7 @@ def compare_brokers(ours: int, theirs: int, settle_s: float = SETTLE_S) -> dict[
     """The differences of the brokers on two ports, case by case. Both must be new."""
     pair = BrokerPair(Broker(ours), Broker(theirs), settle_s)
     try:
-        _wait_until_ready(pair)
+        wait_until_ready(pair)
         for ask in (
             check_topics,
             check_produce,
@@ -46,7 +46,7 @@ def compare_brokers(ours: int, theirs: int, settle_s: float = SETTLE_S) -> dict[
     return pair.cases
 
 
-def _wait_until_ready(pair: BrokerPair) -> None:
+def wait_until_ready(pair: BrokerPair) -> None:
     """A new Kafka node cannot allocate producer ids or coordinate groups at once."""
     for request, version in (
         (InitProducerIdRequest(None, 1000), 4),

@@ -51,6 +51,7 @@ class KafkaNode:
 
     process: subprocess.Popen[bytes]
     port: int
+    controller_port: int
     started_in_s: float
 
     @property
@@ -109,7 +110,7 @@ def start(
         process.kill()
         process.wait()
         raise
-    return KafkaNode(process, port, time.monotonic() - began)
+    return KafkaNode(process, port, controller_port, time.monotonic() - began)
 
 
 def _properties(

@@ -48,7 +48,7 @@ def describe_topic_partitions(
             # It was deleted since they were listed.
             continue
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(name, operations))
             unknown_max -= 1
             continue
         described = _described(image, topic, range(first, min(first + limit, len(topic.partitions))))
@@ -68,13 +68,13 @@ def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest, first:
     return names[bisect_left(names, first) :] if first else names
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except ApiError as api_error:
         error = api_error.error
-    return DescribeTopicPartitionsResponseTopic(error.code, name)
+    return DescribeTopicPartitionsResponseTopic(error.code, name, topic_authorized_operations=operations)
 
 
 def _described(image: MetadataImage, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:

@@ -22,12 +22,14 @@ from runnel.broker.apis.rules import (
     on_transactional_id,
     whole,
 )
+from runnel.broker.apis.txn_rules import added_partitions, producer_id
 from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Context
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import NO_ID
 from runnel.ports.gates import CLUSTER_NAME, Operation, Permission, ResourceType
 from runnel.ports.service import CloseConnection
+from runnel.wire import Response
 
 _READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 _ALTER, _DESCRIBE = Operation.ALTER, Operation.DESCRIBE
@@ -36,8 +38,14 @@ _CLUSTER_ACTION = Operation.CLUSTER_ACTION
 
 _CONFIG_TOPIC, _CONFIG_GROUP = 2, 32
 _KEY_GROUP, _KEY_TRANSACTION = 0, 1
+_TOPIC_IDS_FROM = 13
+"""The version of Fetch from which topics have ids, and an error of all of them is at the top level only."""
 _REPLICA_STATE_FROM = 15
 """The version of Fetch from which a follower's id is in a struct of its own."""
+
+
+_NOT_ASKED = -(2**31)
+"""Operations that a response does not list."""
 
 
 def topic_of(item: Any, ctx: Context) -> str | None:
@@ -50,7 +58,7 @@ def topic_of(item: Any, ctx: Context) -> str | None:
     name: str | None = getattr(item, "name", None) or getattr(item, "topic", None)
     topic_id = getattr(item, "topic_id", NO_ID)
     if topic_id != NO_ID:
-        return ctx.broker.topic_name(topic_id) or name
+        return ctx.broker.topic_name(topic_id) or name or None
     return name
 
 
@@ -119,7 +127,10 @@ def _fetched_topics(request: Any, ctx: Context, check: Check) -> Outcome:
         if check(on_cluster(_CLUSTER_ACTION)):
             return None
         if is_controller:
-            return _CONTROLLER_FETCH_DENIED(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            if ctx.api_version >= _TOPIC_IDS_FROM:
+                return empty_response(request, error_code=error.code)
+            return _CONTROLLER_FETCH_DENIED(request, error)
         return _FETCH_DENIED(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     remembered = ctx.broker.fetch_sessions.topics_of(request, ctx.api_version)
     if remembered is None:
@@ -263,45 +274,6 @@ def _coordinators(request: Any, ctx: Context, check: Check) -> Outcome:
     return items("coordinator_keys", lambda key, _: needed(key), "coordinators")(request, ctx, check)
 
 
-def _producer_id(request: Any, ctx: Context, check: Check) -> Outcome:
-    """InitProducerId: of a transactional id, or of an idempotent producer (KIP-679)."""
-    name = request.transactional_id
-    if name is None:
-        idempotent = on_cluster(Operation.IDEMPOTENT_WRITE)
-        if check.alternative(idempotent) or check.some(_WRITE, ResourceType.TOPIC) or check(idempotent):
-            return None
-        return empty_response(request, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED.code)
-    permissions = [on_transactional_id(_WRITE, name)]
-    if request.enable_2pc:
-        permissions.append(on_transactional_id(Operation.TWO_PHASE_COMMIT, name))
-    if all(check(permission) for permission in permissions):
-        return None
-    return empty_response(request, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
-
-
-def _added_partitions(request: Any, ctx: Context, check: Check) -> Outcome:
-    """AddPartitionsToTxn: from clients up to v3, from brokers above. One denied topic rejects all."""
-    if ctx.api_version >= 4:
-        return _cluster(_CLUSTER_ACTION)(request, ctx, check)
-    array, into = "v3_and_below_topics", "results_by_topic_v3_and_below"
-    if not check(on_transactional_id(_WRITE, request.v3_and_below_transactional_id)):
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return denied_items(array, into)(request, error)
-    denied = [not check(on_topic(_WRITE, topic.name)) for topic in request.v3_and_below_topics]
-    if not any(denied):
-        return None
-    answers = [
-        denied_item(
-            request,
-            into,
-            topic,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.OPERATION_NOT_ATTEMPTED,
-        )
-        for topic, is_denied in zip(request.v3_and_below_topics, denied, strict=True)
-    ]
-    return empty_response(request, **{into: answers})
-
-
 def _markers(request: Any, ctx: Context, check: Check) -> Outcome:
     if check.alternative(on_cluster(_ALTER)):
         return None
@@ -327,18 +299,20 @@ def _subscription(request: Any, ctx: Context, check: Check) -> Outcome:
 
 
 def _described_members(request: Any, ctx: Context, check: Check) -> Outcome:
-    """ConsumerGroupDescribe: a group one of whose topics is hidden shows no members."""
+    """ConsumerGroupDescribe: of a group one of whose topics is hidden nothing is shown."""
+
+    def shown(group: Any) -> Any:
+        assignments = [
+            each for member in group.members for each in (member.assignment, member.target_assignment)
+        ]
+        names = {name for member in group.members for name in member.subscribed_topic_names}
+        names |= {topic.topic_name for each in assignments for topic in each.topic_partitions}
+        if all(check.shows(on_topic(_DESCRIBE, name)) for name in names):
+            return group
+        return denied_item(request, "groups", group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def amend(response: Any) -> None:
-        for group in response.groups:
-            assignments = [
-                each for member in group.members for each in (member.assignment, member.target_assignment)
-            ]
-            names = {name for member in group.members for name in member.subscribed_topic_names}
-            names |= {topic.topic_name for each in assignments for topic in each.topic_partitions}
-            if not all(check.shows(on_topic(_DESCRIBE, name)) for name in names):
-                group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED.code
-                group.members = []
+        response.groups = [shown(group) for group in response.groups]
 
     return amend
 
@@ -386,30 +360,22 @@ _PRODUCE_DENIED = denied_items("topic_data", "responses")
 
 
 def _deleted_topics(request: Any, ctx: Context, check: Check) -> Outcome:
-    """DeleteTopics: a denied topic that was named by its id is answered with its name if that may be seen."""
+    """DeleteTopics: by name or by id."""
     if check.alternative(on_cluster(_DELETE)):
         return None
-    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     kept, refused = [], []
-    for item in request.topics:
+    for item in (*request.topics, *request.topic_names):
         name = topic_of(item, ctx)
-        if name is None or check(on_topic(_DELETE, name)):
+        if name is None or _may_delete(item, name, check):
             kept.append(item)
-            continue
-        answer = denied_item(request, "responses", item, error)
-        answer.name = name if item.name or check.shows(on_topic(_DESCRIBE, name)) else None
-        refused.append(answer)
-    kept_names = []
-    for name in request.topic_names:
-        if check(on_topic(_DELETE, name)):
-            kept_names.append(name)
         else:
-            refused.append(denied_item(request, "responses", name, error))
+            refused.append(_not_deleted(request, item, name, ctx, check))
     if not refused:
         return None
-    request.topics, request.topic_names = kept, kept_names
-    if not kept and not kept_names:
+    if not kept:
         return empty_response(request, responses=refused)
+    request.topics = [item for item in kept if not isinstance(item, str)]
+    request.topic_names = [item for item in kept if isinstance(item, str)]
 
     def amend(response: Any) -> None:
         # In an order that does not show which topics exist.
@@ -418,6 +384,26 @@ def _deleted_topics(request: Any, ctx: Context, check: Check) -> Outcome:
         )
 
     return amend
+
+
+def _may_delete(item: Any, name: str, check: Check) -> bool:
+    # DELETE includes DESCRIBE, but that may be denied.
+    return check(on_topic(_DELETE, name)) and (not _is_named(item) or check(on_topic(_DESCRIBE, name)))
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, str) or item.name is not None
+
+
+def _not_deleted(request: Any, item: Any, name: str, ctx: Context, check: Check) -> Any:
+    """The answer for a topic: if it exists, and which name its id has, is for those that may describe it."""
+    may_describe = check.shows(on_topic(_DESCRIBE, name))
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if may_describe and name not in ctx.broker.metadata.image.topics:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = denied_item(request, "responses", item, error)
+    answer.name = name if _is_named(item) or may_describe else None
+    return answer
 
 
 def _described_cluster(request: Any, ctx: Context, check: Check) -> Outcome:
@@ -447,7 +433,7 @@ def _permitted_on_topics(request: Any, ctx: Context, check: Check) -> Outcome:
 
     def amend(response: Any) -> None:
         for topic in response.topics:
-            if not topic.error_code:
+            if topic.topic_authorized_operations != _NOT_ASKED:
                 topic.topic_authorized_operations &= check.operations(ResourceType.TOPIC, topic.name)
 
     return amend
@@ -472,6 +458,17 @@ def _described_quotas(request: Any, ctx: Context, check: Check) -> Outcome:
     if outcome is not None:
         outcome.entries = None  # type: ignore[union-attr]
     return outcome
+
+
+def _unlisted_reassignments(request: Any, error: ErrorCode) -> Response:
+    """ListPartitionReassignments: a denial names the partitions that the request names."""
+    from runnel.messages.list_partition_reassignments import OngoingPartitionReassignment as Ongoing
+
+    topics = []
+    for topic in request.topics or ():
+        topics.append(denied_item(request, "topics", topic, error))
+        topics[-1].partitions = [Ongoing(index) for index in topic.partition_indexes]
+    return empty_response(request, error_code=error.code, topics=topics)
 
 
 ACCESS: dict[int, tuple[Rule, ...]] = {
@@ -504,10 +501,10 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     19: (_topics(_CREATE, "topics", "topics", alternative=on_cluster(_CREATE)), _created_configs),
     20: (_deleted_topics,),  # DeleteTopics
     21: (_topics(_DELETE, "topics", "topics"),),  # DeleteRecords
-    22: (_producer_id,),  # InitProducerId
+    22: (producer_id,),  # InitProducerId
     # OffsetForLeaderEpoch
     23: (_topics(_DESCRIBE, "topics", "topics", alternative=on_cluster(_CLUSTER_ACTION)),),
-    24: (_added_partitions,),  # AddPartitionsToTxn
+    24: (added_partitions,),  # AddPartitionsToTxn
     25: (_WRITE_TRANSACTIONAL_ID, _READ_GROUP),  # AddOffsetsToTxn
     26: (_WRITE_TRANSACTIONAL_ID,),  # EndTxn
     27: (_markers,),  # WriteTxnMarkers
@@ -534,7 +531,7 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     43: (_cluster_items(_ALTER, "topic_partitions", "replica_election_results", with_top_level=True),),
     44: (_configs(_ALTER_CONFIGS, "responses"),),  # IncrementalAlterConfigs
     45: (_cluster_items(_ALTER, "topics", "responses", with_top_level=True),),  # AlterPartitionReassignments
-    46: (_cluster(_DESCRIBE),),  # ListPartitionReassignments
+    46: (whole(lambda _: on_cluster(_DESCRIBE), _unlisted_reassignments),),  # ListPartitionReassignments
     # OffsetDelete
     47: (whole(lambda request: on_group(_DELETE, request.group_id)), _topics(_READ, "topics", "topics")),
     48: (_described_quotas,),  # DescribeClientQuotas

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from runnel.broker.apis.handlers import handles
+from runnel.broker.apis.txn_partitions import refused_partitions
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, gather, settled
 from runnel.broker.runtime.slices import weighs_more
 from runnel.broker.runtime.transaction_coordinator import error_for_version
+from runnel.controller.values import INTERNAL_TOPICS
 from runnel.coordinator.txn.settings import TRANSACTION_V2
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -109,15 +111,10 @@ def _add(
     transaction: AddPartitionsToTxnTransaction, named: Iterable[TopicPartition], ctx: Context
 ) -> MaybePromise[Errors]:
     partitions = list(named)
-    image = ctx.broker.metadata.image
-    missing = {partition for partition in partitions if image.partition(*partition) is None}
-    if missing:
-        return {
-            partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if partition in missing
-            else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for partition in partitions
-        }
+    # Only coordinators write to internal topics, in transactions too.
+    denied = INTERNAL_TOPICS if ctx.api_version < _BATCHED_VERSION else ()
+    if errors := refused_partitions(ctx.broker.metadata.image, partitions, denied):
+        return errors
     transactions = ctx.broker.transactions
     identity = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:

@@ -11,6 +11,7 @@ from runnel.messages.create_delegation_token import (
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import id_text
 from runnel.ports.gates import Operation, Permission, ResourceType
+from runnel.security.principal import Principal
 
 
 @handles(CreateDelegationTokenRequest)
@@ -18,10 +19,29 @@ async def create_delegation_token(
     request: CreateDelegationTokenRequest, ctx: Context
 ) -> CreateDelegationTokenResponse:
     """v2 flexible · v3 on behalf of another owner"""
+    requester = ctx.session.principal
+    owner = owner_of(request, requester)
+    try:
+        return await _create(request, ctx, owner)
+    except ApiError as error:
+        return CreateDelegationTokenResponse(
+            error.code,
+            owner.type,
+            owner.name,
+            requester.type,
+            requester.name,
+            issue_timestamp_ms=-1,
+            expiry_timestamp_ms=-1,
+            max_timestamp_ms=-1,
+        )
+
+
+async def _create(
+    request: CreateDelegationTokenRequest, ctx: Context, owner: Principal
+) -> CreateDelegationTokenResponse:
     broker, session = ctx.broker, ctx.session
     requester = session.principal
     secret_of(broker.settings, requester)
-    owner = owner_of(request, requester)
     if owner != requester:
         permission = Permission(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
         if not (ctx.authorizer.allows_all(session) or Check(ctx, request.api_key)(permission)):

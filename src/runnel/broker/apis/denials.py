@@ -19,7 +19,11 @@ Denied = Callable[[Any, ErrorCode], Response]
 
 _CODES = ("error_code", "partition_error_code")
 _INDEXES = ("index", "partition_index", "partition", "partition_id")
-_NAMES = ("name", "group_id", "transactional_id")
+_NAMES = ("name", "group_id", "transactional_id", "key")
+_IDENTITIES = frozenset(
+    (*_NAMES, "topic", "topic_id", "resource_type", "resource_name", "producer_id", "user")
+)
+"""What an element of a response repeats of the request's element: other fields may only have equal names."""
 _ALIASES = {"user": "name"}
 _UNKNOWN_VALUES = {
     "base_offset": -1,
@@ -29,7 +33,9 @@ _UNKNOWN_VALUES = {
     "log_start_offset": -1,
     "low_watermark": -1,
     "metadata": "",
+    "node_id": -1,
     "offset": -1,
+    "port": -1,
     "records": b"",
     "timestamp": -1,
 }
@@ -111,7 +117,7 @@ def _denied(struct: Any, item: Any, error: ErrorCode) -> Any:
             values[name] = item if isinstance(item, int) else _first(item, _INDEXES)
         elif isinstance(item, str) and name in _NAMES:
             values[name] = item
-        elif not isinstance(item, (int, str)) and hasattr(item, _ALIASES.get(name, name)):
+        elif name in _IDENTITIES and hasattr(item, _ALIASES.get(name, name)):
             values[name] = getattr(item, _ALIASES.get(name, name))
         elif name in _UNKNOWN_VALUES:
             values[name] = _UNKNOWN_VALUES[name]

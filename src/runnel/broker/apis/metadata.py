@@ -197,8 +197,8 @@ def _is_valid_name(name: str) -> bool:
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    # Cached entries are shared by all responses: copy before adding operations.
-    if topic.error_code:
+    # Cached entries are shared by all responses: copy before adding operations. An unknown id has no name.
+    if topic.name is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID.code:
         return topic
     return MetadataResponseTopic(
         topic.error_code, topic.name, topic.topic_id, topic.is_internal, topic.partitions, TOPIC_OPERATIONS
