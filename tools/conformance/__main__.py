@@ -48,6 +48,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make conformance")
     parser.add_argument("--bootstrap", help="test this broker instead of a new one; writes no page")
     parser.add_argument("--nodes", type=int, default=1, help="nodes of the cluster, with ids from 1 on")
+    parser.add_argument("--secured", action="store_true", help="test a broker with TLS, SASL and ACLs")
     parser.add_argument("--suite", choices=SUITES, help="run one suite, update its section of the page")
     parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
     parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
@@ -76,7 +77,9 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
     if any(map(is_selected, CLUSTER_SUITES)):
         with ExitStack() as stack:
             if options.bootstrap is None:
-                target = stack.enter_context(started(folder / "data", SETTINGS, options.nodes))
+                target = stack.enter_context(
+                    started(folder / "data", SETTINGS, options.nodes, is_secured=options.secured)
+                )
             else:
                 target = Target(options.bootstrap, tuple(range(1, options.nodes + 1)))
             if is_selected("kafka-tools"):
@@ -85,7 +88,7 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
                 yield target.label(ecosystem.run(target, folder / "ecosystem", options.only))
             if is_selected("franz-go"):
                 yield target.label(franz_go.run(target, options.records, folder / "franz-go", options.only))
-    if options.bootstrap is not None or options.nodes > 1:
+    if options.bootstrap is not None or options.nodes > 1 or options.secured:
         return
     # These two start brokers of their own: they must be new, or have other settings.
     if is_selected("differential"):
