@@ -18,7 +18,7 @@ from tools.processes import unwind_when_ended
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUITES = ["kafka-tools", "ecosystem", "franz-go", "differential", "librdkafka"]
 CLUSTER_SUITES = SUITES[:3]
-"""Those that are run against a cluster as well; the others start single brokers of their own."""
+"""Those that are run against a cluster and a secured broker as well; the others start their own brokers."""
 PAGE = ROOT / "docs" / "CONFORMANCE.md"
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
@@ -53,8 +53,10 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
     parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
     options = parser.parse_args(arguments)
-    if options.nodes > 1 and options.suite not in (None, *CLUSTER_SUITES):
-        parser.error(f"--suite {options.suite} is for one node")
+    if (options.nodes > 1 or options.secured) and options.suite not in (None, *CLUSTER_SUITES):
+        parser.error(f"--suite {options.suite} is for one node without security")
+    if options.secured and (options.nodes > 1 or options.bootstrap):
+        parser.error("--secured is for one new node")
     return options
 
 

@@ -15,13 +15,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.broker_process import free_port
+from tools.conformance import acls
 from tools.conformance.result import SuiteResult
 from tools.conformance.secured import write_properties
 from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, java
 
 CLIENT_FLAGS = ("-Xmx512m",)
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 FURTHER_S = 3.0
 LINES = 100
 MIRRORED = 200
@@ -33,11 +34,18 @@ def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
         f" all of Apache Kafka {VERSION}"
     )
     result = SuiteResult("The ecosystem", description)
+    if target.security is not None:
+        result.description += ", over SASL_SSL with the ACLs that SECURITY.md lists for them"
+        acls.apply(target.security.environment())
     for name, check in CHECKS.items():
         if re.search(only, name):
             place = folder / name.split()[0]
             place.mkdir(parents=True, exist_ok=True)
             result.record(name, check(target, place))
+    if target.security is not None and not only:
+        unused = acls.unused(target.security.audit_log, acls.permissions())
+        result.record("acls: every permission is needed", not unused)
+        print(*(f"    not needed: {permission}" for permission in unused), sep="\n", flush=True)
     return result
 
 
@@ -95,17 +103,22 @@ def connect(target: Target, folder: Path) -> bool:
 
 
 def mirror_maker(target: Target, folder: Path) -> bool:
-    """A topic is mirrored, to the same cluster under a prefix."""
+    """A topic is mirrored, to the same cluster under a prefix, and an offset of a group translated."""
     topic = f"mirrored-{secrets.token_hex(3)}"
     _create(target, topic, partitions=2)
     _produce(target, topic, [str(number) for number in range(MIRRORED)])
+    _commit(target, topic)
     settings = {
         "clusters": "a,b",
         "a.bootstrap.servers": target.bootstrap,
         "b.bootstrap.servers": target.bootstrap,
         "a->b.enabled": "true",
         "b->a.enabled": "false",
+        "b->a.emit.heartbeats.enabled": "false",
+        "sync.topic.acls.enabled": "false",
         "a->b.topics": topic,
+        "a->b.groups": topic,
+        "emit.checkpoints.interval.seconds": "1",
         "refresh.topics.interval.seconds": "5",
         "replication.factor": str(target.replication_factor),
         **target.properties("mirror-source", "a."),
@@ -116,7 +129,8 @@ def mirror_maker(target: Target, folder: Path) -> bool:
     for kind in ("offset", "status", "config"):
         settings[f"{kind}.storage.replication.factor"] = str(target.replication_factor)
     with _running("org.apache.kafka.connect.mirror.MirrorMaker", settings, folder):
-        return _wait(lambda: _end_offsets(target, f"a.{topic}", 2) == MIRRORED)
+        is_mirrored = _wait(lambda: _end_offsets(target, f"a.{topic}", 2) == MIRRORED)
+        return is_mirrored and _wait(lambda: _end_offsets(target, "a.checkpoints.internal", 1) > 0)
 
 
 CHECKS: dict[str, Callable[[Target, Path], bool]] = {
@@ -158,6 +172,15 @@ def _produce(target: Target, topic: str, values: list[str]) -> None:
         producer.produce(topic, value)
     if producer.flush(30):
         raise RuntimeError(f"{topic} does not accept records")
+
+
+def _commit(target: Target, topic: str) -> None:
+    """Commit an offset of a group with the name of the topic."""
+    consumer = Consumer({**target.librdkafka(), "group.id": topic})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    finally:
+        consumer.close()
 
 
 def _end_offsets(target: Target, topic: str, partitions: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.security import issuer
 from tools.conformance.result import SuiteResult
 from tools.conformance.secured import ADMIN, MECHANISMS, SCRAM, Security, password
 from tools.conformance.target import Target
@@ -57,6 +58,8 @@ def run(target: Target, records: int, folder: Path, only: str = "") -> SuiteResu
     description = (
         f"the tests of the Go client franz-go {VERSION} that talk to a broker, {records} records per test"
     )
+    if target.security is not None:
+        description += "; over TLS with a certificate, and a program with each mechanism of SASL"
     result = SuiteResult("franz-go", description)
     names = [name for name in broker_tests() if re.search(only, name)]
     settings = {
@@ -112,7 +115,7 @@ def _mechanisms(security: Security, folder: Path, only: str, result: SuiteResult
     program: Path | None = None
     own, other = security.client, security.stranger
     secrets_of = {name: (ADMIN, password(ADMIN), "wrong") for name in ("PLAIN", *SCRAM)}
-    secrets_of["OAUTHBEARER"] = ("", security.token.read_text(), security.token.read_text()[:-4] + "AAAA")
+    secrets_of["OAUTHBEARER"] = ("", issuer.token(subject=ADMIN), issuer.token(issuer.STRANGER, ADMIN))
     for mechanism in (*MECHANISMS, "SSL"):
         name = f"authenticated by {'a certificate' if mechanism == 'SSL' else mechanism}"
         if not re.search(only, name):

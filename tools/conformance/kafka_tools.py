@@ -13,7 +13,7 @@ from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, tool
 
 NODE = "1"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 BRIEF_S = 25.0
 """For tools that run until they are stopped."""
 
@@ -103,6 +103,8 @@ def _run(command: list[str], stdin: str, timeout_s: float) -> tuple[str, int]:
 def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
     """All checks; the order matters, as later ones use the topics and groups of earlier ones."""
     description = f"the command-line tools of Apache Kafka {VERSION}, one check per use"
+    if target.security is not None:
+        description += ", over SASL_SSL with `--command-config`"
     result = SuiteResult("Apache Kafka's tools", description)
     folder.mkdir(parents=True, exist_ok=True)
     checks = Checks(target, folder, only, result)
@@ -311,7 +313,8 @@ def _security(checks: Checks) -> None:
     printed = checks.check("token-create", f"User:{ADMIN}", tokens, *new)
     found = re.search(rf"^(\S{{22}})\s+(\S+)\s+User:{ADMIN}", printed, re.MULTILINE)
     token_id, hmac = found.groups() if found else ("", "")
-    checks.check("token-describe", re.escape(token_id), tokens, "--describe")
+    owned = ["--describe", "--owner-principal", f"User:{ADMIN}"]
+    checks.check("token-describe", re.escape(token_id), tokens, *owned)
     checks.check("token-renew", "expiry", tokens, "--renew", "--renew-time-period", -1, "--hmac", hmac)
     login = f'{SCRAM_LOGIN} username="{token_id}" password="{hmac}" tokenauth="true";'
     with_token = checks.server(**{"sasl.jaas.config": login})

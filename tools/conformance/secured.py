@@ -1,18 +1,13 @@
 """A broker with TLS, SASL and an authorizer, and the properties of its clients."""
 
-import json
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import jwt
-from cryptography.hazmat.primitives.asymmetric import ec
-from jwt.algorithms import ECAlgorithm
-
 from tests.certificates import Authority, Identity
+from tests.security import issuer
 from tools.broker_process import BrokerProcess, free_port
 from tools.cluster.nodes import RUNNEL, new_cluster_id
 
@@ -23,7 +18,6 @@ ADMIN = "admin"
 USERS = (ADMIN, "wordcount", "connect", "mirror-source", "mirror-target")
 """Each has a password of its own; all but the first may do what ACLs permit."""
 CERTIFICATE_NAME = "client"
-ISSUER, AUDIENCE = "https://issuer.example.com", "runnel"
 _LOGIN = "org.apache.kafka.common.security"
 SCRAM_LOGIN = f"{_LOGIN}.scram.ScramLoginModule required"
 
@@ -41,8 +35,6 @@ class Security:
     stranger: Identity
     """Of a client whose certificate another authority has signed."""
     audit_log: Path
-    token: Path
-    """A file with a signed token of the first user."""
 
     def bootstrap(self, protocol: str) -> str:
         return f"127.0.0.1:{self.ports[protocol]}"
@@ -95,10 +87,10 @@ def secured(folder: Path, settings: Mapping[str, str]) -> Iterator[Security]:
         authority.sign(CERTIFICATE_NAME),
         Authority(folder, "strangers").sign("stranger"),
         folder / "audit.jsonl",
-        folder / "token.jwt",
     )
     own = authority.sign("broker", "127.0.0.1")
-    properties = {**_settings(security, own, _issue_token(security)), **settings}
+    keys = issuer.write_keys(folder / "keys.json")
+    properties = {**_settings(security, own), **issuer.settings(keys), **settings}
     broker = _SecuredProcess(folder / "data", properties, ports["SASL_PLAINTEXT"])
     broker.format()
     with broker:
@@ -128,7 +120,7 @@ class _SecuredProcess(BrokerProcess):
         return [RUNNEL, "serve", "--config", str(self.config)]
 
 
-def _settings(security: Security, own: Identity, keys: Path) -> dict[str, str]:
+def _settings(security: Security, own: Identity) -> dict[str, str]:
     sasl_ssl = "listener.name.sasl_ssl"
     return {
         "node.id": "1",
@@ -146,9 +138,6 @@ def _settings(security: Security, own: Identity, keys: Path) -> dict[str, str]:
             f'{_LOGIN}.plain.PlainLoginModule required user_{ADMIN}="{password(ADMIN)}";'
         ),
         f"{sasl_ssl}.{SCRAM[1].lower()}.sasl.jaas.config": _login(ADMIN, SCRAM[1]),
-        f"{sasl_ssl}.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
-        f"{sasl_ssl}.sasl.oauthbearer.expected.issuer": ISSUER,
-        f"{sasl_ssl}.sasl.oauthbearer.expected.audience": AUDIENCE,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:CN={CERTIFICATE_NAME}",
         "delegation.token.secret.key": "the secret of tokens",
@@ -161,14 +150,3 @@ def _login(user: str, mechanism: str) -> str:
     """The JAAS line of a client."""
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     return f'{_LOGIN}.{module} required username="{user}" password="{password(user)}";'
-
-
-def _issue_token(security: Security) -> Path:
-    """Write a token of the first user; the file of the keys by which it is verified."""
-    key, now_s = ec.generate_private_key(ec.SECP256R1()), int(time.time())
-    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": ADMIN, "iat": now_s, "exp": now_s + 24 * 3600}
-    security.token.write_text(jwt.encode(claims, key, "ES256", headers={"kid": "one"}))
-    keys = security.token.with_name("keys.json")
-    public = json.loads(ECAlgorithm.to_jwk(key.public_key()))
-    keys.write_text(json.dumps({"keys": [{**public, "kid": "one"}]}))
-    return keys

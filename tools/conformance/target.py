@@ -42,6 +42,7 @@ class Target:
         """The result, named after the cluster if it is secured or has more than one node."""
         if self.security is not None:
             result.suite += ", secured"
+            result.description += "; against a broker with an authorizer"
         if len(self.brokers) > 1:
             nodes = f"{NUMBERS.get(len(self.brokers), len(self.brokers))} nodes"
             result.suite += f", {nodes}"
