@@ -32,7 +32,7 @@ def bootstrap(tmp_path_factory):
         yield f"127.0.0.1:{node.ports['SASL_PLAINTEXT']}"
 
 
-class Tokens(AbstractTokenProvider):
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """Tokens of one key, for kafka-python."""
 
     def __init__(self, key) -> None:
@@ -42,7 +42,7 @@ class Tokens(AbstractTokenProvider):
         return issuer.token(self.key)
 
 
-class AsyncTokens(AsyncTokenProvider):
+class AsyncTokens(AsyncTokenProvider):  # type: ignore[misc]
     """Tokens of one key, for aiokafka."""
 
     def __init__(self, key) -> None:

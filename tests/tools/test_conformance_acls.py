@@ -13,8 +13,9 @@ AUTHORIZER = {"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}
 def test_the_commands_of_the_page_create_what_is_compared(capfd, tmp_path, monkeypatch):
     with Broker(AUTHORIZER) as broker:
         run = CommandLine(broker.bootstrap_servers, capfd, tmp_path, monkeypatch)
-        for _, *words in acls.commands():
-            run.ok(*words)
+        for line, (_, *words) in acls.commands().items():
+            if "#" not in line:
+                run.ok(*words)
         listed = run.ok("acl", "list", "--json").json
     assert len(listed) == len(acls.permissions()) > 20
 

@@ -36,21 +36,23 @@ class Permission:
         )
 
 
-def commands() -> list[list[str]]:
-    """The commands of the page, `runnel acl add` each."""
-    lines = "".join(BLOCK.findall(PAGE.read_text())).replace("\\\n", " ").splitlines()
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+def commands() -> dict[str, list[str]]:
+    """The commands of the page, `runnel acl add` each: the line and its words without a comment."""
+    lines = "".join(BLOCK.findall(PAGE.read_text())).splitlines()
+    return {line: words for line in lines if (words := shlex.split(line, comments=True))}
 
 
 def permissions() -> list[Permission]:
-    """What the commands of the page permit."""
+    """What the commands of the page permit, without those with a comment: the run is not their case."""
     parser = argparse.ArgumentParser()
     for argument in ("kind", "pattern"):
         parser.add_argument(argument)
     parser.add_argument("--to")
     parser.add_argument("--allow", action="append")
     found = []
-    for words in commands():
+    for line, words in commands().items():
+        if "#" in line:
+            continue
         given = parser.parse_args(words[3:])
         kind = given.kind.upper().replace("-", "_")
         operations = [operation.upper().replace("-", "_") for operation in given.allow]
@@ -60,7 +62,7 @@ def permissions() -> list[Permission]:
 
 def apply(environment: Mapping[str, str]) -> None:
     """Run the commands of the page."""
-    for _, *words in commands():
+    for _, *words in commands().values():
         subprocess.run([RUNNEL, *words], env={**os.environ, **environment}, check=True, capture_output=True)
 
 

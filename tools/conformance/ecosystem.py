@@ -59,6 +59,7 @@ def streams(target: Target, folder: Path) -> bool:
         "replication.factor": str(target.replication_factor),
         "processing.guarantee": "exactly_once_v2",
         "commit.interval.ms": "200",
+        "repartition.purge.interval.ms": "200",
         "state.dir": str(folder / "state"),
         "statestore.cache.max.bytes": "0",
         **target.properties("wordcount"),
