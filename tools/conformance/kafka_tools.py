@@ -104,7 +104,7 @@ def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
     """All checks; the order matters, as later ones use the topics and groups of earlier ones."""
     description = f"the command-line tools of Apache Kafka {VERSION}, one check per use"
     if target.security is not None:
-        description += ", over SASL_SSL with `--command-config`"
+        description += ", over SASL_SSL with `--command-config` (the copier has no such option)"
     result = SuiteResult("Apache Kafka's tools", description)
     folder.mkdir(parents=True, exist_ok=True)
     checks = Checks(target, folder, only, result)

@@ -43,7 +43,6 @@ MAIN_CLASSES = {
     "kafka-share-groups": "consumer.group.ShareGroupCommand",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-streams-application-reset": "StreamsResetter",
-    "kafka-streams-groups": "streams.StreamsGroupCommand",
     "kafka-topics": "TopicCommand",
     "kafka-transactions": "TransactionsCommand",
     "kafka-verifiable-consumer": "VerifiableConsumer",
