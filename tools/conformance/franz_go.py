@@ -25,7 +25,7 @@ PURPOSE = "run the tests of the Go client franz-go"
 LIMIT_S = 600
 """Tests that wait for a missing feature end with this limit; all others end long before."""
 WITHOUT_TLS = ("TestIssue769",)
-"""Tests that open connections themselves, which the client refuses together with TLS; the others would end."""
+"""Tests with a dialer of their own, which the client refuses together with TLS: they end the whole suite."""
 PROBE_TIMEOUT_S = 60.0
 PROBES_AT_ONCE = 2
 
