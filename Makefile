@@ -73,8 +73,8 @@ bench: $(STAMP) ## Runnel and a warm Apache Kafka, alternating; writes docs/BENC
 	$(BIN)/python -m tools.spark_bench $(if $(QUICK),--quick) || status=$$?; \
 	exit $$status
 
-conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md (NODES=3: a cluster)
-	$(BIN)/python -m tools.conformance --nodes $(NODES) $(ARGS)
+conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md (NODES=3: a cluster; SECURED=1: TLS, SASL and ACLs)
+	$(BIN)/python -m tools.conformance --nodes $(NODES) $(if $(SECURED),--secured) $(ARGS)
 
 mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members join, leave and are killed (SECONDS_LONG=120)
 	$(BIN)/python -m tools.mixed --seconds $(SECONDS_LONG) $(ARGS)

@@ -1,28 +1,71 @@
 """confluent-kafka, kafka-python and aiokafka authenticate with every mechanism they have."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
+from aiokafka.abc import AbstractTokenProvider as AsyncTokenProvider
 from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.security import issuer
 from tests.security.sasl_node import PASSWORDS, sasl_node
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 TIMEOUT_S = 30
 pytestmark = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory):
-    with sasl_node(str(tmp_path_factory.mktemp("sasl-clients"))) as node:
+    folder = tmp_path_factory.mktemp("sasl-clients")
+    settings = {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        **issuer.settings(issuer.write_keys(folder / "keys.json")),
+    }
+    with sasl_node(str(folder / "data"), settings) as node:
         yield f"127.0.0.1:{node.ports['SASL_PLAINTEXT']}"
 
 
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Tokens of one key, for kafka-python."""
+
+    def __init__(self, key) -> None:
+        self.key = key
+
+    def token(self) -> str:
+        return issuer.token(self.key)
+
+
+class AsyncTokens(AsyncTokenProvider):  # type: ignore[misc]
+    """Tokens of one key, for aiokafka."""
+
+    def __init__(self, key) -> None:
+        self.key = key
+
+    async def token(self) -> str:
+        return issuer.token(self.key)
+
+
+def key_of(password: str):
+    """The key that signs the tokens of a client: that of a stranger instead of a wrong password."""
+    return issuer.KEY if password == PASSWORDS["bob"] else issuer.STRANGER
+
+
 def confluent(bootstrap: str, mechanism: str, password: str) -> dict:
+    if mechanism == "OAUTHBEARER":
+        return {
+            "bootstrap.servers": bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "oauth_cb": lambda _: (issuer.token(key_of(password)), time.time() + issuer.LIFETIME_S),
+            "log_level": 0,
+        }
     return {
         "bootstrap.servers": bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
@@ -33,14 +76,15 @@ def confluent(bootstrap: str, mechanism: str, password: str) -> dict:
     }
 
 
-def python(bootstrap: str, mechanism: str, password: str) -> dict:
-    return {
+def python(bootstrap: str, mechanism: str, password: str, provider: Callable = Tokens) -> dict:
+    given: dict = {
         "bootstrap_servers": bootstrap,
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": "bob",
-        "sasl_plain_password": password,
     }
+    if mechanism == "OAUTHBEARER":
+        return {**given, "sasl_oauth_token_provider": provider(key_of(password))}
+    return {**given, "sasl_plain_username": "bob", "sasl_plain_password": password}
 
 
 def test_confluent_kafka(bootstrap, mechanism) -> None:
@@ -80,7 +124,7 @@ def test_kafka_python(bootstrap, mechanism) -> None:
 
 def test_aiokafka(bootstrap, mechanism) -> None:
     topic = f"aiokafka-{mechanism}"
-    settings = python(bootstrap, mechanism, PASSWORDS["bob"])
+    settings = python(bootstrap, mechanism, PASSWORDS["bob"], AsyncTokens)
 
     async def story() -> None:
         async with AIOKafkaProducer(**settings) as producer:
@@ -93,7 +137,7 @@ def test_aiokafka(bootstrap, mechanism) -> None:
 
 def test_aiokafka_with_a_wrong_password(bootstrap, mechanism) -> None:
     async def story() -> None:
-        producer = AIOKafkaProducer(**python(bootstrap, mechanism, "wrong"))
+        producer = AIOKafkaProducer(**python(bootstrap, mechanism, "wrong", AsyncTokens))
         with pytest.raises(aiokafka_errors.KafkaError):
             await producer.start()
         with suppress(Exception):

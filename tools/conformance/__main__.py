@@ -18,7 +18,7 @@ from tools.processes import unwind_when_ended
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUITES = ["kafka-tools", "ecosystem", "franz-go", "differential", "authorization", "librdkafka"]
 CLUSTER_SUITES = SUITES[:3]
-"""Those that are run against a cluster as well; the others start single brokers of their own."""
+"""Those that are run against a cluster and a secured broker as well; the others start their own brokers."""
 PAGE = ROOT / "docs" / "CONFORMANCE.md"
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
@@ -48,12 +48,15 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make conformance")
     parser.add_argument("--bootstrap", help="test this broker instead of a new one; writes no page")
     parser.add_argument("--nodes", type=int, default=1, help="nodes of the cluster, with ids from 1 on")
+    parser.add_argument("--secured", action="store_true", help="test a broker with TLS, SASL and ACLs")
     parser.add_argument("--suite", choices=SUITES, help="run one suite, update its section of the page")
     parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
     parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
     options = parser.parse_args(arguments)
-    if options.nodes > 1 and options.suite not in (None, *CLUSTER_SUITES):
-        parser.error(f"--suite {options.suite} is for one node")
+    if (options.nodes > 1 or options.secured) and options.suite not in (None, *CLUSTER_SUITES):
+        parser.error(f"--suite {options.suite} is for one node without security")
+    if options.secured and (options.nodes > 1 or options.bootstrap):
+        parser.error("--secured is for one new node")
     return options
 
 
@@ -76,7 +79,9 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
     if any(map(is_selected, CLUSTER_SUITES)):
         with ExitStack() as stack:
             if options.bootstrap is None:
-                target = stack.enter_context(started(folder / "data", SETTINGS, options.nodes))
+                target = stack.enter_context(
+                    started(folder / "data", SETTINGS, options.nodes, is_secured=options.secured)
+                )
             else:
                 target = Target(options.bootstrap, tuple(range(1, options.nodes + 1)))
             if is_selected("kafka-tools"):
@@ -85,7 +90,7 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
                 yield target.label(ecosystem.run(target, folder / "ecosystem", options.only))
             if is_selected("franz-go"):
                 yield target.label(franz_go.run(target, options.records, folder / "franz-go", options.only))
-    if options.bootstrap is not None or options.nodes > 1:
+    if options.bootstrap is not None or options.nodes > 1 or options.secured:
         return
     # These start brokers of their own: they must be new, or have other settings.
     alone = {"differential": differential.run, "authorization": authorization.run}

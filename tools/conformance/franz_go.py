@@ -4,23 +4,28 @@ import json
 import os
 import re
 import select
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.security import issuer
 from tools.conformance.result import SuiteResult
+from tools.conformance.secured import ADMIN, MECHANISMS, SCRAM, Security, password
 from tools.conformance.target import Target
 from tools.fetch.cache import cached
 from tools.fetch.go import module_source
-from tools.fetch.programs import find
+from tools.fetch.programs import Unavailable, find
 from tools.processes import child
 
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 PURPOSE = "run the tests of the Go client franz-go"
 LIMIT_S = 600
 """Tests that wait for a missing feature end with this limit; all others end long before."""
+WITHOUT_TLS = ("TestIssue769",)
+"""Tests with a dialer of their own, which the client refuses together with TLS: they end the whole suite."""
 PROBE_TIMEOUT_S = 60.0
 PROBES_AT_ONCE = 2
 
@@ -29,13 +34,39 @@ def source() -> Path:
     return module_source(MODULE, VERSION, PURPOSE)
 
 
+def build(program: Path, folder: Path) -> Path:
+    """A program around franz-go, built in a folder with the source that its own tests run from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program, folder)
+    needs = (source() / "go.mod").read_text().split("require (")[1].split(")")[0]
+    (folder / "go.mod").write_text(
+        f"module program\n\ngo 1.21\n\nrequire (\n{MODULE} v0.0.0\n{needs})\nreplace {MODULE} => {source()}\n"
+    )
+    shutil.copy(source() / "go.sum", folder)
+    built = subprocess.run(
+        [find("go", PURPOSE), "build", "-mod=mod", "-o", "program", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if built.returncode:
+        raise Unavailable(f"{program.name} does not build: {built.stderr[-500:]}")
+    return folder / "program"
+
+
 def run(target: Target, records: int, folder: Path, only: str = "") -> SuiteResult:
     """The tests that talk to a broker, with fewer records than upstream's half million."""
     description = (
         f"the tests of the Go client franz-go {VERSION} that talk to a broker, {records} records per test"
     )
+    if target.security is not None:
+        description += "; over TLS with a certificate, and a program with each mechanism of SASL"
     result = SuiteResult("franz-go", description)
     names = [name for name in broker_tests() if re.search(only, name)]
+    if target.security is not None:
+        result.skipped += [name for name in names if name in WITHOUT_TLS]
+        names = [name for name in names if name not in WITHOUT_TLS]
     settings = {
         "KGO_SEEDS": target.bootstrap,
         "KGO_TEST_RF": str(target.replication_factor),
@@ -44,6 +75,7 @@ def run(target: Target, records: int, folder: Path, only: str = "") -> SuiteResu
         "KGO_TEST_UNSAFE": "1",
         "KGO_TEST_MAX_TOPIC_PARTS": "5",
         "KGO_LOG_LEVEL": "none",
+        **_security(target),
     }
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "franz-go.err").open("wb") as errors:
@@ -62,9 +94,51 @@ def run(target: Target, records: int, folder: Path, only: str = "") -> SuiteResu
         else:
             # A test that began and never ended was cut off by the limit: that is a failure too.
             result.record(test, action == "pass")
-    if not result.total:
+    if names and not result.total:
         raise RuntimeError(f"franz-go's tests did not run:\n{(folder / 'franz-go.err').read_text()[-2000:]}")
+    if target.security is not None:
+        _mechanisms(target.security, folder, only, result)
     return result
+
+
+def _security(target: Target) -> dict[str, str]:
+    """The suite authenticates by a certificate, and its tests of SCRAM by a password, without TLS."""
+    security = target.security
+    if security is None:
+        return {}
+    own = security.client
+    return {
+        "KGO_SEEDS": security.bootstrap("SSL"),
+        "KGO_TEST_TLS": f"ca:{security.authority},cert:{own.certificate},key:{own.key}",
+        "KGO_TEST_SCRAM_SEEDS": security.bootstrap("SASL_PLAINTEXT"),
+        "KGO_TEST_SCRAM": f"{ADMIN}:{password(ADMIN)}",
+    }
+
+
+def _mechanisms(security: Security, folder: Path, only: str, result: SuiteResult) -> None:
+    """A program of ours with franz-go: every mechanism is accepted, and refused with another secret."""
+    program: Path | None = None
+    own, other = security.client, security.stranger
+    secrets_of = {name: (ADMIN, password(ADMIN), "wrong") for name in ("PLAIN", *SCRAM)}
+    secrets_of["OAUTHBEARER"] = ("", issuer.token(subject=ADMIN), issuer.token(issuer.STRANGER, ADMIN))
+    for mechanism in (*MECHANISMS, "SSL"):
+        name = f"authenticated by {'a certificate' if mechanism == 'SSL' else mechanism}"
+        if not re.search(only, name):
+            continue
+        program = program or build(Path(__file__).with_name("franz_mechanism.go"), folder / "mechanism")
+        server = security.bootstrap("SSL" if mechanism == "SSL" else "SASL_SSL")
+        common = [str(program), server, f"franz-{mechanism}", str(security.authority), mechanism]
+        user, secret, wrong = secrets_of.get(mechanism, (str(own.certificate), str(own.key), ""))
+        accepted = _output([*common, user, secret])
+        stranger = [str(other.certificate), str(other.key)]
+        refused = _output([*common, *(stranger if mechanism == "SSL" else [user, wrong])])
+        is_passed = accepted == (0, "value\n") and refused == (1, "")
+        result.record(name, is_passed)
+
+
+def _output(command: list[str]) -> tuple[int, str]:
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stdout
 
 
 def last_actions(lines: Iterable[str]) -> dict[str, str]:

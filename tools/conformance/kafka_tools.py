@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.conformance.result import SuiteResult
+from tools.conformance.secured import ADMIN, SCRAM_LOGIN, USERS, write_properties
 from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, tool
 
 NODE = "1"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 BRIEF_S = 25.0
 """For tools that run until they are stopped."""
 
@@ -31,6 +32,15 @@ class Checks:
     @property
     def bootstrap(self) -> str:
         return self.target.bootstrap
+
+    def server(self, user: str = ADMIN, **properties: str) -> list[object]:
+        """The address, and the properties of a client for it."""
+        address: list[object] = ["--bootstrap-server", self.bootstrap]
+        if self.target.security is None:
+            return address
+        path = self.folder / f"{secrets.token_hex(4)}.properties"
+        wanted = {**self.target.security.properties(user), **properties}
+        return [*address, "--command-config", write_properties(path, wanted)]
 
     @property
     def replication_factor(self) -> int:
@@ -56,7 +66,8 @@ class Checks:
     ) -> str:
         """Run a tool; it passes if it prints the expected pattern and ends with 0. Returns its output."""
         # Subcommands take the address behind them, and one tool calls it by another name.
-        server = [] if self.bootstrap in arguments else ["--bootstrap-server", self.bootstrap]
+        is_addressed = "--bootstrap-server" in arguments or "--broker-list" in arguments[:1]
+        server = [] if is_addressed else self.server()
         if not re.search(self.only, name):
             return ""
         printed, exit_code = _run(tool(script, *server, *arguments), stdin, timeout_s)
@@ -92,12 +103,14 @@ def _run(command: list[str], stdin: str, timeout_s: float) -> tuple[str, int]:
 def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
     """All checks; the order matters, as later ones use the topics and groups of earlier ones."""
     description = f"the command-line tools of Apache Kafka {VERSION}, one check per use"
+    if target.security is not None:
+        description += ", over SASL_SSL with `--command-config` (the copier has no such option)"
     result = SuiteResult("Apache Kafka's tools", description)
     folder.mkdir(parents=True, exist_ok=True)
     checks = Checks(target, folder, only, result)
     for section in (_cluster, _topics, _configs, _users_and_quotas, _produce, _consume, _groups):
         section(checks)
-    for section in (_verifiable, _transactions, _partitions, _share_groups, _others):
+    for section in (_verifiable, _transactions, _partitions, _share_groups, _security, _others):
         section(checks)
     return result
 
@@ -105,7 +118,7 @@ def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
 def _cluster(checks: Checks) -> None:
     quorum = "kafka-metadata-quorum"
     checks.check("api-versions", r"Produce\(0\)", "kafka-broker-api-versions")
-    server = ["--bootstrap-server", checks.bootstrap]
+    server = checks.server()
     checks.check("cluster-id", "Cluster ID", "kafka-cluster", "cluster-id", *server)
     checks.check("list-endpoints", "127|PORT|ID", "kafka-cluster", "list-endpoints", *server)
     checks.check("features", "metadata.version", "kafka-features", "describe")
@@ -221,8 +234,15 @@ def _transactions(checks: Checks) -> None:
     new = ["--create", "--topic", output, "--partitions", 1]
     replication = ["--replication-factor", checks.replication_factor]
     checks.check("copier-topic", "Created", "kafka-topics", *new, *replication)
-    source = ["--broker-list", checks.bootstrap, "--input-topic", checks.topic, "--input-partition", 0]
-    target = ["--output-topic", output, "--consumer-group", f"copier-{checks.run}"]
+    source = [
+        "--broker-list",
+        _address_for_copier(checks),
+        "--input-topic",
+        checks.topic,
+        "--input-partition",
+        0,
+    ]
+    target = ["--input-partition", 0, "--output-topic", output, "--consumer-group", f"copier-{checks.run}"]
     sizes = ["--max-messages", 200, "--transaction-size", 50, "--enable-random-aborts"]
     copier = [*source, *target, *sizes, "--transactional-id", transactional_id]
     name = "transactional-message-copier"
@@ -234,6 +254,19 @@ def _transactions(checks: Checks) -> None:
     producers = ["describe-producers", "--topic", output, "--partition", 0]
     checks.check("transaction-producers", "ProducerId", transactions, *producers)
     checks.check("transaction-hanging", "", transactions, "find-hanging", "--broker-id", NODE)
+
+
+def _address_for_copier(checks: Checks) -> str:
+    """The copier takes no properties: a secured broker permits to anonymous clients what it does."""
+    security = checks.target.security
+    if security is None:
+        return checks.bootstrap
+    acls = ["--add", "--allow-principal", "User:ANONYMOUS"]
+    source = ["--consumer", "--topic", checks.topic, "--group", f"copier-{checks.run}"]
+    checks.check("acl-add-consumer", "operation=READ", "kafka-acls", *acls, *source)
+    output = ["--topic", f"copy-{checks.topic}", "--transactional-id", f"copier-{checks.run}"]
+    checks.check("acl-add-producer", "operation=WRITE", "kafka-acls", *acls, "--producer", *output)
+    return security.bootstrap("PLAINTEXT")
 
 
 def _partitions(checks: Checks) -> None:
@@ -269,6 +302,32 @@ def _share_groups(checks: Checks) -> None:
     checks.check("share-describe", group, "kafka-share-groups", "--describe", "--group", group)
     perf = [*topic, "--group", f"share-perf-{checks.run}", "--num-records", 1, "--timeout", 15000]
     checks.check("share-perf", "[0-9], ", "kafka-share-consumer-perf-test", *perf)
+
+
+def _security(checks: Checks) -> None:
+    """What needs SASL: delegation tokens, and clients that are refused."""
+    if checks.target.security is None:
+        return
+    tokens, topic = "kafka-delegation-tokens", ["--topic", checks.topic]
+    new = ["--create", "--max-life-time-period", -1, "--renewer-principal", f"User:{ADMIN}"]
+    printed = checks.check("token-create", f"User:{ADMIN}", tokens, *new)
+    found = re.search(rf"^(\S{{22}})\s+(\S+)\s+User:{ADMIN}", printed, re.MULTILINE)
+    token_id, hmac = found.groups() if found else ("", "")
+    owned = ["--describe", "--owner-principal", f"User:{ADMIN}"]
+    checks.check("token-describe", re.escape(token_id), tokens, *owned)
+    checks.check("token-renew", "expiry", tokens, "--renew", "--renew-time-period", -1, "--hmac", hmac)
+    login = f'{SCRAM_LOGIN} username="{token_id}" password="{hmac}" tokenauth="true";'
+    with_token = checks.server(**{"sasl.jaas.config": login})
+    checks.check("token-use", "PartitionCount", "kafka-topics", *with_token, "--describe", *topic)
+    checks.check("token-expire", "expiry", tokens, "--expire", "--expiry-time-period", -1, "--hmac", hmac)
+    refused = "SaslAuthenticationException"
+    topics = "kafka-topics"
+    checks.check("token-expired", refused, topics, *with_token, "--list", any_exit_code=True)
+    wrong = checks.server(**{"sasl.jaas.config": f'{SCRAM_LOGIN} username="{ADMIN}" password="wrong";'})
+    checks.check("wrong-password", refused, topics, *wrong, "--list", any_exit_code=True)
+    other = [*checks.server(USERS[1]), *topic]
+    denied, name = "TopicAuthorizationException", "kafka-console-producer"
+    checks.check("denied", denied, name, *other, stdin="value\n", any_exit_code=True)
 
 
 def _others(checks: Checks) -> None:

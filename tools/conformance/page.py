@@ -17,9 +17,9 @@ UNEXPLAINED = "**not explained yet**"
 
 HEAD = """# Conformance
 
-Results of third-party test suites. Written by `make conformance`, and for a cluster by `make conformance
-NODES=3`, which fetch the suites themselves: Apache Kafka with Maven, franz-go with Go. The reasons come from
-`tools/conformance/reasons.toml`.
+Results of third-party test suites. Written by `make conformance`, for a cluster by `make conformance
+NODES=3`, and for a broker with TLS, SASL and ACLs by `make conformance SECURED=1`, which fetch the suites
+themselves: Apache Kafka with Maven, franz-go with Go. The reasons come from `tools/conformance/reasons.toml`.
 
 Besides, `make test` runs our own suite (`tests/compat`) with the real confluent-kafka, kafka-python,
 aiokafka, kcat and Apache Kafka's Java console tools against a broker process. The same suite passes against

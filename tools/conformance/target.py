@@ -9,6 +9,7 @@ from tools.broker_process import BrokerProcess
 from tools.cluster.local import local_cluster
 from tools.cluster.nodes import THREE_REPLICAS
 from tools.conformance.result import SuiteResult
+from tools.conformance.secured import ADMIN, Security, secured
 
 REPLICAS_MAX = 3
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
@@ -16,10 +17,21 @@ NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The address of a cluster, and the ids of its brokers."""
+    """The address of a cluster, the ids of its brokers, and how clients connect to secured ones."""
 
     bootstrap: str
     brokers: tuple[int, ...] = (1,)
+    security: Security | None = None
+
+    def properties(self, user: str = ADMIN, prefix: str = "") -> dict[str, str]:
+        """What Kafka's Java clients need to connect as a user; the names with a prefix."""
+        given = {} if self.security is None else self.security.properties(user)
+        return {f"{prefix}{name}": value for name, value in given.items()}
+
+    def librdkafka(self) -> dict[str, str]:
+        """The configuration of a client that may do everything."""
+        given = {} if self.security is None else self.security.librdkafka()
+        return {"bootstrap.servers": self.bootstrap, **given}
 
     @property
     def replication_factor(self) -> int:
@@ -27,7 +39,10 @@ class Target:
         return min(REPLICAS_MAX, len(self.brokers))
 
     def label(self, result: SuiteResult) -> SuiteResult:
-        """The result, named after the cluster if it has more than one node."""
+        """The result, named after the cluster if it is secured or has more than one node."""
+        if self.security is not None:
+            result.suite += ", secured"
+            result.description += "; against a broker with an authorizer"
         if len(self.brokers) > 1:
             nodes = f"{NUMBERS.get(len(self.brokers), len(self.brokers))} nodes"
             result.suite += f", {nodes}"
@@ -36,8 +51,14 @@ class Target:
 
 
 @contextmanager
-def started(folder: Path, settings: Mapping[str, str], nodes: int) -> Iterator[Target]:
+def started(
+    folder: Path, settings: Mapping[str, str], nodes: int, *, is_secured: bool = False
+) -> Iterator[Target]:
     """A new broker or cluster."""
+    if is_secured:
+        with secured(folder, settings) as security:
+            yield Target(security.bootstrap("SASL_SSL"), security=security)
+        return
     if nodes == 1:
         with BrokerProcess(folder, settings) as broker:
             yield Target(broker.bootstrap)

@@ -27,6 +27,7 @@ MAIN_CLASSES = {
     "kafka-console-share-consumer": "consumer.ConsoleShareConsumer",
     "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": "ConsumerPerformance",
+    "kafka-delegation-tokens": "DelegationTokenCommand",
     "kafka-delete-records": "DeleteRecordsCommand",
     "kafka-dump-log": "DumpLogSegments",
     "kafka-e2e-latency": "EndToEndLatency",

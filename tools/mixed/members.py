@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.conformance.franz_go import MODULE
-from tools.conformance.franz_go import source as franz_go_source
-from tools.fetch.programs import Unavailable, find
+from tools.conformance.franz_go import build
 from tools.kafka.commands import kafka_jars, tool
 from tools.mixed.ledger import Ledger
 
@@ -65,25 +62,8 @@ def java(_: Path) -> Command:
 
 def franz_go(scratch: Path) -> Command:
     """A small program around franz-go, built with the source that its own tests run from."""
-    go = find("go", "build a group member of the Go client franz-go")
-    source, folder = franz_go_source(), scratch / "franz-member"
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(Path(__file__).with_name("franz_member.go"), folder)
-    needs = (source / "go.mod").read_text().split("require (")[1].split(")")[0]
-    (folder / "go.mod").write_text(
-        f"module member\n\ngo 1.21\n\nrequire (\n{MODULE} v0.0.0\n{needs})\nreplace {MODULE} => {source}\n"
-    )
-    shutil.copy(source / "go.sum", folder)
-    built = subprocess.run(
-        [go, "build", "-mod=mod", "-o", "member", "."],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if built.returncode:
-        raise Unavailable(f"the member of franz-go does not build: {built.stderr[-500:]}")
-    return lambda group: [str(folder / "member"), group.bootstrap, group.topic, group.name]
+    program = build(Path(__file__).with_name("franz_member.go"), scratch / "franz-member")
+    return lambda group: [str(program), group.bootstrap, group.topic, group.name]
 
 
 CLIENTS: dict[str, Callable[[Path], Command]] = {
