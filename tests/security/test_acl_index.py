@@ -1,7 +1,7 @@
 """The index of ACLs against an evaluator that looks at every ACL, as Kafka's documentation describes it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runnel.security.acl import (
@@ -26,6 +26,15 @@ from tests.security.naive_acls import (
 )
 
 TOPIC = ResourceType.TOPIC
+
+
+ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
+
+
+def pattern(
+    name: str, permission: PermissionType, kind: PatternType = PatternType.LITERAL
+) -> AccessControlEntry:
+    return AccessControlEntry(TOPIC, name, kind, "User:alice", "*", Operation.WRITE, permission)
 
 
 def indexed(entries: list[AccessControlEntry]) -> AclIndex:
@@ -53,7 +62,9 @@ def test_permission_on_some_topic_is_that_of_a_naive_evaluator(entries, asker, c
         assert index.allows_some(asker, address, Operation.WRITE, kind, allow_unlisted=everyone) == expected
 
 
-@settings(max_examples=400)
+@example([pattern("a", ALLOW), pattern("a", DENY)])
+@example([pattern("ab", ALLOW, PatternType.PREFIXED), pattern("a", DENY, PatternType.PREFIXED)])
+@example([pattern("*", ALLOW), pattern("*", DENY, PatternType.PREFIXED)])
 @given(st.lists(colliding_acls, min_size=1, max_size=4))
 def test_a_denied_pattern_contains_others(entries):
     expected = naive_acls.allows_some(entries, "User:alice", "10.0.0.1", Operation.WRITE, TOPIC)
