@@ -27,7 +27,7 @@ from tests.broker.requests import batch, fetch_from, produce_to
 
 O = Operation  # noqa: E741 - shorter lines
 T, G, C, X = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
-DENIED, CLUSTER_DENIED, ID_DENIED = 29, 31, 53
+DENIED, CLUSTER_DENIED, ID_DENIED, INVALID_REQUEST = 29, 31, 53, 42
 NOT_ASKED = -2147483648
 
 
@@ -207,6 +207,11 @@ def test_metadata_and_descriptions_show_what_is_permitted(secure):
         by_id = MetadataRequest([MetadataRequestTopic(world.topic_id("secret"), None)])
         (topic,) = (await alice.ask(by_id, 12)).topics
         assert (topic.error_code, topic.name) == (DENIED, None)
+        for name in (None, "secret"):
+            # Versions that have the field, and do not accept ids; names cannot be null in their responses.
+            by_id = MetadataRequest([MetadataRequestTopic(world.topic_id("secret"), name)])
+            (topic,) = (await alice.ask(by_id, 11)).topics
+            assert (topic.error_code, topic.name, topic.partitions) == (INVALID_REQUEST, name or "", [])
 
         everything = DescribeTopicPartitionsRequest([], response_partition_limit=1)
         page = await alice.ask(everything, 0)
