@@ -1,13 +1,14 @@
 """What a sniffer sees of the connections between clients and nodes of a cluster with TLS."""
 
+import ctypes
 import socket
 import ssl
 import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ ETHERNET_IPV4 = 0x0800
 ETHERNET_BYTES = 14
 TCP = 6
 SOL_PACKET, PACKET_STATISTICS = 263, 6
-SO_RCVBUFFORCE = 33
+SO_RCVBUFFORCE, SO_ATTACH_FILTER = 33, 26
+LOAD_HALF, LOAD_BYTE, LOAD_HALF_BEHIND, LOAD_IP_HEADER_BYTES = 0x28, 0x30, 0x48, 0xB1
+JUMP_IF_EQUAL, RETURN = 0x15, 0x06
 RECEIVE_BUFFER_BYTES = 64 << 20
 TOPIC, GROUP = "payroll-of-everybody", "auditors-of-payrolls"
 USER, PASSWORD = "alice-of-accounting", "hunter2-on-the-wire"
@@ -36,16 +39,42 @@ LARGE_COUNT = 30
 """Records of 100 KB: more than a fetch sends from memory."""
 
 
-class Capture:
-    """All TCP segments of the loopback interface, by connection and direction."""
+def port_filter(ports: Iterable[int]) -> bytes:
+    """A program of the kernel's packet filter (classic BPF): TCP segments from or to these ports."""
+    ports = list(ports)
+    checks = 2 * len(ports)
+    program = [
+        (LOAD_HALF, 0, 0, 12),
+        (JUMP_IF_EQUAL, 0, checks + 5, ETHERNET_IPV4),
+        (LOAD_BYTE, 0, 0, 23),
+        (JUMP_IF_EQUAL, 0, checks + 3, TCP),
+        (LOAD_IP_HEADER_BYTES, 0, 0, ETHERNET_BYTES),
+    ]
+    for at in (ETHERNET_BYTES, ETHERNET_BYTES + 2):
+        program.append((LOAD_HALF_BEHIND, 0, 0, at))
+        # To the last instruction, which accepts.
+        last = 4 + checks + 4
+        program += [
+            (JUMP_IF_EQUAL, last - len(program) - number - 1, 0, port) for number, port in enumerate(ports)
+        ]
+    program += [(RETURN, 0, 0, 0), (RETURN, 0, 0, 1 << 18)]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
-    def __init__(self) -> None:
+
+class Capture:
+    """TCP segments of the loopback interface from or to some ports, by connection and direction."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
         self.streams: defaultdict[tuple[int, int], bytearray] = defaultdict(bytearray)
         self.lost = 0
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERNET_IPV4))
+        # It receives nothing before it is bound.
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        program = ctypes.create_string_buffer(code := port_filter(ports))
+        described = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
         self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
-        self._socket.bind(("lo", 0))
-        self._socket.settimeout(0.1)
+        self._socket.bind(("lo", ETHERNET_IPV4))
+        self._socket.settimeout(0.2)
         self._is_ending = False
         self._thread = threading.Thread(target=self._run, name="capture")
 
@@ -53,6 +82,7 @@ class Capture:
         self._thread.start()
 
     def stop(self) -> None:
+        """Call it when the ports are not used any more."""
         self._is_ending = True
         self._thread.join()
         self.lost = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
@@ -67,28 +97,25 @@ class Capture:
                 if self._is_ending:
                     return
                 continue
-            if address[2] == socket.PACKET_OUTGOING:
-                # The loopback interface shows every packet twice.
-                continue
-            self._add(memoryview(packet)[ETHERNET_BYTES:size])
+            # The loopback interface shows every packet twice.
+            if address[2] != socket.PACKET_OUTGOING:
+                self._add(memoryview(packet)[ETHERNET_BYTES:size])
 
     def _add(self, packet: memoryview) -> None:
-        if packet[9] != TCP:
-            return
         (total,) = struct.unpack_from(">H", packet, 2)
         tcp = packet[(packet[0] & 15) * 4 : total or len(packet)]
         source, target = struct.unpack_from(">HH", tcp)
         self.streams[source, target] += tcp[(tcp[12] >> 4) * 4 :]
 
-    def seen(self, ports: set[int]) -> bytes:
-        """The bytes of all connections of these ports."""
-        return b"\n".join(data for pair, data in self.streams.items() if ports & set(pair))
+    @property
+    def seen(self) -> bytes:
+        return b"\n".join(self.streams.values())
 
 
 @contextmanager
-def capture() -> Iterator[Capture]:
+def capture(ports: Iterable[int]) -> Iterator[Capture]:
     try:
-        capturing = Capture()
+        capturing = Capture(ports)
     except PermissionError:
         pytest.skip("capturing packets needs root")
     capturing.start()
@@ -105,6 +132,14 @@ def ports_of(cluster: Broker) -> set[int]:
         for node in cluster.nodes
         for listener in node.settings["listeners"].split(",")
     }
+
+
+@contextmanager
+def captured_broker(broker: Broker) -> Iterator[tuple[Broker, Capture]]:
+    """A broker or cluster, and what is sent from its start to its end."""
+    with ExitStack() as stack, broker:
+        captured = stack.enter_context(capture(ports_of(broker)))
+        yield broker, captured
 
 
 def use(config: dict[str, str]) -> None:
@@ -180,7 +215,9 @@ def test_a_secured_cluster_sends_no_clear_text(tmp_path: Path) -> None:
         "sasl.mechanism.controller.protocol": "PLAIN",
         "sasl.jaas.config": jaas,
     }
-    with capture() as captured, Broker(settings, nodes=3, security_protocol="SASL_SSL") as cluster:
+    with captured_broker(Broker(settings, nodes=3, security_protocol="SASL_SSL")) as (cluster, captured):
+        # It authenticates at the others again.
+        cluster.nodes[2].restart()
         use(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -192,10 +229,9 @@ def test_a_secured_cluster_sends_no_clear_text(tmp_path: Path) -> None:
             }
         )
         assert use_again(cluster.port, authority)
-        ports = ports_of(cluster)
         wait_for_followers(cluster)
     assert captured.lost == 0
-    seen = captured.seen(ports)
+    seen = captured.seen
     # Produced once, sent to two followers, and consumed once.
     assert len(seen) > 4 * LARGE_COUNT * len(LARGE) * 4_500
     assert [secret for secret in SECRETS if secret in seen] == []
@@ -214,8 +250,7 @@ def wait_for_followers(cluster: Broker) -> None:
 
 
 def test_without_tls_a_capture_shows_everything() -> None:
-    with capture() as captured, Broker() as broker:
+    with captured_broker(Broker()) as (broker, captured):
         use({"bootstrap.servers": broker.bootstrap_servers})
-        ports = {broker.port}
-    seen = captured.seen(ports)
+    seen = captured.seen
     assert all(secret in seen for secret in (SMALL, LARGE, TOPIC.encode(), GROUP.encode()))

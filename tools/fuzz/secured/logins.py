@@ -18,7 +18,7 @@ from runnel.messages.metadata import MetadataRequest
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
 from runnel.security.sasl_client import Credentials, SaslFailed, client_mechanism
-from runnel.wire import decode
+from runnel.wire import MalformedMessage, decode
 from tools.fuzz.attack import TIMEOUT_S, Streams, disconnect, read_response
 from tools.fuzz.mutate import EDGES, mutated
 from tools.fuzz.secured.broker import frame
@@ -202,5 +202,9 @@ def _answer(response: bytes, version: int) -> bytes | None:
     """The token of the server; None for an error."""
     if version == 0:
         return response
-    decoded = decode(SaslAuthenticateResponse, 1, memoryview(response), 4)
+    try:
+        decoded = decode(SaslAuthenticateResponse, 1, memoryview(response), 4)
+    except MalformedMessage:
+        # Of another API or version, as the request was changed to one.
+        return None
     return None if decoded.error_code else bytes(decoded.auth_bytes)
