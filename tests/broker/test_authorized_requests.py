@@ -207,11 +207,6 @@ def test_metadata_and_descriptions_show_what_is_permitted(secure):
         by_id = MetadataRequest([MetadataRequestTopic(world.topic_id("secret"), None)])
         (topic,) = (await alice.ask(by_id, 12)).topics
         assert (topic.error_code, topic.name) == (DENIED, None)
-        for name in (None, "secret"):
-            # Versions that have the field, and do not accept ids; names cannot be null in their responses.
-            by_id = MetadataRequest([MetadataRequestTopic(world.topic_id("secret"), name)])
-            (topic,) = (await alice.ask(by_id, 11)).topics
-            assert (topic.error_code, topic.name, topic.partitions) == (INVALID_REQUEST, name or "", [])
 
         everything = DescribeTopicPartitionsRequest([], response_partition_limit=1)
         page = await alice.ask(everything, 0)
@@ -231,6 +226,19 @@ def test_metadata_and_descriptions_show_what_is_permitted(secure):
         await acls.add(CLUSTER_NAME, O.ALTER, resource_type=C)
         expected = bits(O.ALTER, O.DESCRIBE)
         assert (await alice.ask(cluster, 1)).cluster_authorized_operations == expected
+
+    secure(scenario)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "secret"])
+def test_metadata_by_id_in_versions_that_do_not_accept_ids(secure, version, name):
+    """Their responses cannot have a null as the name of a topic."""
+
+    async def scenario(world: Any, acls: Acls) -> None:
+        request = MetadataRequest([MetadataRequestTopic(world.topic_id("secret"), name)])
+        (topic,) = (await Caller(world, "alice").ask(request, version)).topics
+        assert (topic.error_code, topic.name, topic.partitions) == (INVALID_REQUEST, name or "", [])
 
     secure(scenario)
 

@@ -22,7 +22,7 @@ from tools.fuzz.samples import TOPIC, sample_frames
 HIDDEN = "vault"
 SECRETS = (HIDDEN.encode(), b"a secret record", b"123456789")
 """No request has them: a topic, a group, a principal and a user, a record, a config."""
-CALLERS = {"PLAINTEXT": "nobody", "SSL": ANONYMOUS.name, "CONTROLLER": "nobody"}
+CALLERS = {"PLAINTEXT": "guest", "SSL": ANONYMOUS.name, "CONTROLLER": "guest"}
 NO_SUPER_USER = {**SETTINGS, "super.users": "User:root", "offsets.topic.num.partitions": "1"}
 
 

@@ -22,7 +22,7 @@ from tools.fuzz.attack import RESPONSE_BYTES_MAX, Streams, read_response
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret-of-the-fuzzer"
-NOBODY, NOBODY_PASSWORD = "nobody", "nobody-secret-of-the-fuzzer"
+GUEST, GUEST_PASSWORD = "guest", "guest-secret-of-the-fuzzer"
 SCRAM_USER, SCRAM_PASSWORD = "scram", "scram-secret-of-the-fuzzer"
 CONNECT_TIMEOUT_S = 30.0
 
@@ -45,7 +45,7 @@ class SecuredBroker(BrokerProcess):
         self._addresses = Random(1)
 
     def _settings(self) -> dict[str, str]:
-        users = f'user_{ADMIN}="{ADMIN_PASSWORD}" user_{NOBODY}="{NOBODY_PASSWORD}"'
+        users = f'user_{ADMIN}="{ADMIN_PASSWORD}" user_{GUEST}="{GUEST_PASSWORD}"'
         jaas = f'{PLAIN_LOGIN} required username="{ADMIN}" password="{ADMIN_PASSWORD}" {users};'
         return {
             "process.roles": "broker,controller",
@@ -150,13 +150,13 @@ class SecuredBroker(BrokerProcess):
         """An authenticated connection that may do everything."""
         return await self._logged_in(self.port, ADMIN, ADMIN_PASSWORD)
 
-    async def as_nobody(self) -> Streams:
+    async def as_guest(self) -> Streams:
         """An authenticated connection without permissions."""
-        return await self._logged_in(self.port, NOBODY, NOBODY_PASSWORD)
+        return await self._logged_in(self.port, GUEST, GUEST_PASSWORD)
 
-    async def as_nobody_at_controller(self) -> Streams:
+    async def as_guest_at_controller(self) -> Streams:
         """The same, on the listener for nodes."""
-        return await self._logged_in(self.controller_port, NOBODY, NOBODY_PASSWORD)
+        return await self._logged_in(self.controller_port, GUEST, GUEST_PASSWORD)
 
     async def as_anonymous(self) -> Streams:
         """A connection of the SSL listener, without a certificate."""

@@ -63,9 +63,9 @@ def _without_permissions(target: Target, count: int, seed: int, progress: Progre
     pool = sample_frames(target.topic_id, is_harmless=False)
     at_controller = [each for each in pool if int.from_bytes(each[4:6], "big") in CONTROLLER_APIS]
     shares = (
-        (broker.as_nobody, pool, 2),
+        (broker.as_guest, pool, 2),
         (broker.as_anonymous, pool, 4),
-        (broker.as_nobody_at_controller, at_controller, 4),
+        (broker.as_guest_at_controller, at_controller, 4),
     )
     attacks = [
         Attack(0, _frames(count // part, seed + number, frames), CONNECTIONS // 2, connect, SECRETS)
