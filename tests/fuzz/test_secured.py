@@ -82,6 +82,7 @@ def test_changes_are_listed() -> None:
         ("SCRAM-SHA-256", b"n,,n=a,r=x", b"n,,n=b,r=x", False),
         ("OAUTHBEARER", b"n,,\1auth=Bearer a.b.AA\1\1", b"n,,\1auth=Bearer a.b.AA\1x=y\1\1", True),
         ("OAUTHBEARER", b"n,,\1auth=Bearer a.b.AA\1\1", b"n,,\1auth=Bearer a.c.AA\1\1", False),
+        ("OAUTHBEARER", b"n,,\1auth=Bearer a.b.AA\1\1", b"n,,\1auth=Bearer x\1auth=Bearer a.b.AA\1\1", True),
         ("OAUTHBEARER", b"n,,\1auth=Bearer a.b.AA\1\1", b"n,,\1auth=Bearer a.b.CA\1\1", False),
     ],
 )
