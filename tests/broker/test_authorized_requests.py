@@ -26,7 +26,7 @@ from tests.broker.requests import batch, fetch_from, produce_to
 
 O = Operation  # noqa: E741 - shorter lines
 T, G, C, X = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
-DENIED, CLUSTER_DENIED, ID_DENIED = 29, 31, 53
+DENIED, CLUSTER_DENIED, ID_DENIED, INVALID_REQUEST = 29, 31, 53, 42
 NOT_ASKED = -2147483648
 
 
@@ -210,6 +210,19 @@ def test_metadata_and_descriptions_show_what_is_permitted(secure):
         await acls.add(CLUSTER_NAME, O.ALTER, resource_type=C)
         expected = bits(O.ALTER, O.DESCRIBE)
         assert (await alice.ask(cluster, 1)).cluster_authorized_operations == expected
+
+    secure(scenario)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "secret"])
+def test_metadata_by_id_in_versions_that_do_not_accept_ids(secure, version, name):
+    """Their responses cannot have a null as the name of a topic."""
+
+    async def scenario(world: Any, acls: Acls) -> None:
+        request = MetadataRequest([MetadataRequestTopic(world.topic_id("secret"), name)])
+        (topic,) = (await Caller(world, "alice").ask(request, version)).topics
+        assert (topic.error_code, topic.name, topic.partitions) == (INVALID_REQUEST, name or "", [])
 
     secure(scenario)
 

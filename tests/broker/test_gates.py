@@ -307,7 +307,7 @@ def test_repeated_requests_are_authenticated(gated, is_fetch, error):
     assert sum(count for _, _, count, _, _ in recorder.accounts) == 3
 
 
-def test_api_versions_of_an_unknown_version_is_throttled(gated):
+def test_api_versions_of_an_unknown_version_is_authenticated_and_throttled(gated):
     def scenario(gates: Gated, world: Any) -> None:
         frame = b"\x00\x12\x7f\xff" + bytes(4) + b"\x00\x02me"
         replies: list[Reply] = []
@@ -316,7 +316,7 @@ def test_api_versions_of_an_unknown_version_is_throttled(gated):
         gates.session.throttle_ms = 0
 
     recorder = gated(scenario, throttle_ms=30)
-    assert recorder.met == ["throttle", "account"]
+    assert recorder.met == ["authenticate", "throttle", "account"]
 
 
 @pytest.mark.parametrize("version", [12, 13, 15, 18])

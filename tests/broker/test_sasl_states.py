@@ -1,35 +1,43 @@
 """A client that sends every API in every version, in every state of its connection, gets only what it may."""
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
 
-from runnel.broker.apis.handlers import APIS, BROKER_APIS
+from runnel.broker.apis.handlers import APIS
 from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.sasl import SaslGate, SaslListener
 from runnel.messages.api_versions import ApiVersionsRequest
+from runnel.messages.metadata import MetadataRequest
 from runnel.messages.registry import api
-from runnel.messages.sasl_authenticate import SaslAuthenticateRequest
+from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
 from runnel.ports.service import CloseConnection, Reply, Session
 from runnel.security.login_failures import LoginFailures
 from runnel.security.plain_server import PlainUsers
 from runnel.security.principal import ANONYMOUS
+from runnel.security.sasl_client import Credentials, client_mechanism
 from runnel.security.sasl_server import OfferedMechanism
-from runnel.wire import Request
+from runnel.security.scram import SCRAM_HASHES, salted_password, verifier_of
+from runnel.security.scram_server import ScramServer, ScramUsers
+from runnel.wire import Request, decode
 from runnel.wire.frame import request_frame
 from tests.broker.requests import batch, fetch_from, produce_to
 from tests.broker.world import BrokerWorld
 from tests.wire.samples import example
 
 EVERY = [
-    (key, version)
-    for key, row in APIS.items()
-    if key in BROKER_APIS
-    for version in range(row.version_min, row.version_max + 1)
+    (key, version) for key, row in APIS.items() for version in range(row.version_min, row.version_max + 1)
 ]
+UNSERVED = [(key, 0) for key in (-1, 4, 71, 93, 32767)] + [(3, -1), (3, 99), (17, 2), (18, 99), (36, 3)]
+"""APIs and versions that the broker does not have."""
+SCRAM = "SCRAM-SHA-256"
 SESSION_MS = 60_000
+VERIFIER = verifier_of(
+    SCRAM_HASHES[SCRAM], salted_password(SCRAM_HASHES[SCRAM], "bob-secret", b"salt", 4096), b"salt", 4096
+)
 
 
 class Clock:
@@ -48,11 +56,15 @@ class Clock:
 class Client:
     """A connection to a SASL listener, without sockets."""
 
-    def __init__(self, world: BrokerWorld) -> None:
-        users = PlainUsers({"alice": "alice-secret"}, lambda mechanism, user: None, b"secret")
+    def __init__(self, world: BrokerWorld, listener: str = "SASL_PLAINTEXT") -> None:
+        plain = PlainUsers({"alice": "alice-secret"}, lambda mechanism, user: None, b"secret")
+        scram = ScramUsers(lambda mechanism, user: VERIFIER, lambda token_id: None, b"secret")
         self.clock = Clock()
         self.listener = SaslListener(
-            {"PLAIN": OfferedMechanism(users.begin, SESSION_MS)},
+            {
+                "PLAIN": OfferedMechanism(plain.begin, SESSION_MS),
+                SCRAM: OfferedMechanism(lambda: ScramServer(SCRAM, scram, "server"), SESSION_MS),
+            },
             self.clock,
             world.broker.timers,
             lambda work, done: done(work()),
@@ -61,12 +73,15 @@ class Client:
         )
         world.broker.gates.authenticator = SaslGate()
         self.pipeline = Pipeline(world.broker)
-        self.session = Session("host", 1, "SASL_PLAINTEXT", 1)
+        self.session = Session("host", 1, listener, 1)
         self.listener.open(self.session)
 
     def send(self, request: Request, version: int) -> Reply | None:
         """The response, None for none; raises CloseConnection."""
-        data = memoryview(bytearray(b"".join(request_frame(request, version, 1, "client"))))
+        return self.send_frame(b"".join(request_frame(request, version, 1, "client")))
+
+    def send_frame(self, frame: bytes) -> Reply | None:
+        data = memoryview(bytearray(frame))
         replies: list[Reply] = []
         try:
             self.pipeline.serve(data, 4, len(data), len(data), self.session, replies, 1)
@@ -80,6 +95,15 @@ class Client:
         while not reply.is_filled:
             await asyncio.sleep(0)
         return b"".join(reply.parts)  # type: ignore[arg-type]
+
+    async def log_in_by_scram(self) -> None:
+        credentials = client_mechanism(SCRAM, Credentials("bob", "bob-secret"), "client")
+        await self.answer(SaslHandshakeRequest(SCRAM), 1)
+        token: bytes | None = credentials.first()
+        while token is not None:
+            answer = memoryview(await self.answer(SaslAuthenticateRequest(token), 1))
+            token = credentials.respond(bytes(decode(SaslAuthenticateResponse, 1, answer, 8).auth_bytes))
+        assert str(self.session.principal) == "User:bob"
 
     async def log_in(self) -> None:
         await self.answer(SaslHandshakeRequest("PLAIN"), 1)
@@ -104,18 +128,68 @@ async def failed(client: Client) -> None:
     await client.answer(SaslAuthenticateRequest(b"\0alice\0wrong"), 2)
 
 
+async def half_way(client: Client) -> None:
+    """The challenge of SCRAM is answered by nothing."""
+    await client.answer(SaslHandshakeRequest(SCRAM), 1)
+    await client.answer(SaslAuthenticateRequest(b"n,,n=bob,r=client"), 2)
+
+
+async def without_headers(client: Client) -> None:
+    """What follows version 0 of SaslHandshake is tokens."""
+    await client.answer(SaslHandshakeRequest("PLAIN"), 0)
+
+
+async def half_way_without_headers(client: Client) -> None:
+    await client.answer(SaslHandshakeRequest(SCRAM), 0)
+    token = b"n,,n=bob,r=client"
+    assert client.send_frame(len(token).to_bytes(4, "big") + token) is not None
+
+
 async def expired(client: Client) -> None:
     await client.log_in()
     client.clock.ms += SESSION_MS
+
+
+async def authenticating_again(client: Client) -> None:
+    await client.log_in()
+    await handshaken(client)
+
+
+async def half_way_again(client: Client) -> None:
+    await client.log_in_by_scram()
+    await half_way(client)
+
+
+async def expired_and_half_way_again(client: Client) -> None:
+    await client.log_in_by_scram()
+    client.clock.ms += SESSION_MS
+    await half_way(client)
+
+
+async def failed_again(client: Client) -> None:
+    await client.log_in()
+    await failed(client)
 
 
 PERMITTED: dict[Any, set[int]] = {
     fresh: {17, 18},
     versioned: {17},
     handshaken: {36},
+    half_way: {36},
+    without_headers: set(),
+    half_way_without_headers: set(),
     failed: set(),
     expired: {17},
+    authenticating_again: {36},
+    half_way_again: {36},
+    expired_and_half_way_again: {36},
+    failed_again: set(),
 }
+REFUSED_BY_CODE = {handshaken, half_way, authenticating_again, half_way_again, expired_and_half_way_again}
+"""States in which a client is told that its request is illegal."""
+TOKENS_EXPECTED = {without_headers, half_way_without_headers}
+"""States in which a request is a wrong token."""
+ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = (34).to_bytes(2, "big"), (35).to_bytes(2, "big")
 
 
 def watching(add_route: Any, reached: list[int]) -> Any:
@@ -135,34 +209,56 @@ def watching(add_route: Any, reached: list[int]) -> Any:
     return watched
 
 
+def frame_of(api_key: int, version: int) -> bytes:
+    if (api_key, version) in UNSERVED:
+        body = struct.pack(">hhih", api_key, version, 1, -1) + bytes(40)
+        return len(body).to_bytes(4, "big") + body
+    return b"".join(request_frame(example(api(api_key).request, version, "full"), version, 1, "client"))
+
+
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "CONTROLLER"])
 @pytest.mark.parametrize("state", PERMITTED, ids=lambda state: state.__name__)
-def test_before_authentication_no_handler_is_reached(tell, monkeypatch, state) -> None:
+def test_before_authentication_no_handler_is_reached(tell, monkeypatch, state, listener) -> None:
     reached: list[int] = []
 
+    async def attempt(client: Client, api_key: int, version: int) -> None:
+        principal = client.session.principal
+        watched = watching(client.pipeline._add_route, reached)
+        client.pipeline._add_route = watched  # type: ignore[method-assign]
+        client.pipeline._routes.clear()
+        client.pipeline._controller_routes.clear()
+        reached.clear()
+        try:
+            reply = client.send_frame(frame_of(api_key, version))
+        except CloseConnection:
+            reply = None
+        if api_key in PERMITTED[state]:
+            return
+        assert not reached
+        if reply is None:
+            # Closed without a response.
+            return
+        assert state in REFUSED_BY_CODE | TOKENS_EXPECTED
+        while not reply.is_filled:
+            await asyncio.sleep(0)
+        assert client.session.principal == principal
+        assert reply.close_reason
+        answer = b"".join(reply.parts)  # type: ignore[arg-type]
+        # Responses without an error code of their own are not sent. Versions of APIs are no secret.
+        code = UNSUPPORTED_VERSION if api_key == 18 and version == 99 else ILLEGAL_SASL_STATE
+        assert not answer or (state in REFUSED_BY_CODE and code in answer)
+        with pytest.raises(CloseConnection):
+            client.send(MetadataRequest(), 4)
+
     async def scenario(world: BrokerWorld) -> None:
-        for api_key, version in EVERY:
-            client = Client(world)
+        world.broker.controller_listeners = frozenset({"CONTROLLER"})
+        for api_key, version in EVERY + UNSERVED:
+            client = Client(world, listener)
             await state(client)
-            principal = client.session.principal
-            watched = watching(client.pipeline._add_route, reached)
-            client.pipeline._add_route = watched  # type: ignore[method-assign]
-            client.pipeline._routes.clear()
-            reached.clear()
-            request = example(api(api_key).request, version, "full")
             try:
-                reply = client.send(request, version)
-            except CloseConnection:
-                reply = None
-            if api_key in PERMITTED[state]:
-                continue
-            assert not reached, (api_key, version)
-            assert client.session.principal == principal
-            if reply is not None:
-                while not reply.is_filled:
-                    await asyncio.sleep(0)
-                # Told that it is illegal, or not at all, and closed.
-                assert state is handshaken
-                assert reply.close_reason
+                await attempt(client, api_key, version)
+            except AssertionError as error:
+                raise AssertionError(f"API {api_key} version {version}: {error}") from error
 
     tell(scenario)
 

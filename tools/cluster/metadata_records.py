@@ -32,7 +32,7 @@ class Changes:
 def changes_since(data: Path, offset: int) -> Changes:
     """All decisions in the log of one node from `offset` on."""
     changes = Changes([], 0, 0, set(), offset)
-    for at, epoch, record in _records(data / FOLDER):
+    for at, epoch, record in records(data / FOLDER):
         if at < offset:
             continue
         changes.end_offset = at + 1
@@ -50,7 +50,7 @@ def changes_since(data: Path, offset: int) -> Changes:
     return changes
 
 
-def _records(folder: Path) -> Iterator[tuple[int, int, object]]:
+def records(folder: Path) -> Iterator[tuple[int, int, object]]:
     """(offset, epoch, record) of the log; control records are left out."""
     for path in sorted(folder.glob("*.log")):
         content = path.read_bytes()

@@ -43,11 +43,11 @@ CLUSTER_METADATA = "__cluster_metadata"
 METADATA_ID = bytes(15) + b"\x01"
 
 
-def sample_frames(topic_id: bytes) -> list[bytes]:
+def sample_frames(topic_id: bytes, *, is_harmless: bool = True) -> list[bytes]:
     """Whole frames, size included, of every API and version; those that the broker serves come more often."""
     frames = []
     for api_key in API_NAMES:
-        samples = _samples(api_key, topic_id)
+        samples = _samples(api_key, topic_id, is_harmless=is_harmless)
         frames += samples * SERVED_WEIGHT if api_key in APIS else samples
     return frames
 
@@ -90,17 +90,18 @@ def ends_topic(frame: bytes, topic_id: bytes) -> bool:
     return frame[4:6] == DELETE_TOPICS and (TOPIC.encode() in frame or topic_id in frame)
 
 
-def _samples(api_key: int, topic_id: bytes) -> list[bytes]:
+def _samples(api_key: int, topic_id: bytes, *, is_harmless: bool = True) -> list[bytes]:
     request = api(api_key).request
-    name, topic_id = (MISSING, MISSING_ID) if api_key in DESTRUCTIVE else (TOPIC, topic_id)
-    return _framed(_struct(request, name, topic_id))
+    is_missing = is_harmless and api_key in DESTRUCTIVE
+    name, topic_id = (MISSING, MISSING_ID) if is_missing else (TOPIC, topic_id)
+    return _framed(_struct(request, name, topic_id), is_harmless=is_harmless)
 
 
-def _framed(message: Struct) -> list[bytes]:
+def _framed(message: Struct, *, is_harmless: bool = True) -> list[bytes]:
     """In every version."""
     assert isinstance(message, Request)
     if hasattr(message, "validate_only"):
-        message.validate_only = True
+        message.validate_only = is_harmless
     return [
         b"".join(bytes(part) for part in request_frame(message, version, 7, "fuzzer"))
         for version in message.versions

@@ -170,6 +170,7 @@ class SaslExchange:
     def fail(self) -> None:
         """Nothing more is accepted from the client."""
         self.state = State.FAILED
+        self.expects_bare_tokens = False
         self._exchange = None
 
     def handshake(self, mechanism: str, version: int, now: Moment) -> None:

@@ -40,6 +40,7 @@ _CONFIG_TOPIC, _CONFIG_GROUP = 2, 32
 _KEY_GROUP, _KEY_TRANSACTION = 0, 1
 _TOPIC_IDS_FROM = 13
 """The version of Fetch from which topics have ids, and an error of all of them is at the top level only."""
+_METADATA_BY_ID_FROM = 12
 _REPLICA_STATE_FROM = 15
 """The version of Fetch from which a follower's id is in a struct of its own."""
 
@@ -166,7 +167,8 @@ def _described_topics(request: Any, ctx: Context, check: Check) -> Outcome:
 
     def needed(item: Any) -> Permission | None:
         name = topic_of(item, ctx)
-        if name is None:
+        # Before version 12 the handler rejects ids, whatever they stand for.
+        if name is None or (ctx.api_version < _METADATA_BY_ID_FROM and item.topic_id != NO_ID):
             return None
         may_create = request.allow_auto_topic_creation and creates_topics and name not in topics
         if not may_create or not check.shows(on_topic(_DESCRIBE, name)):

@@ -16,6 +16,7 @@ loses its connection where the response cannot carry an error.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from struct import Struct as Layout
@@ -410,9 +411,12 @@ class Pipeline:
     def _unknown_api_versions(self, frame: memoryview, session: Session) -> Reply:
         # The one request that must be answerable by a broker that does not know its version (KIP-511); a
         # client may send it before it is authenticated, and again with a version that is known.
-        request_bytes = len(frame)
+        gates, request_bytes = self.broker.gates, len(frame)
+        with suppress(ApiError):
+            # Versions are no secret; but the request closes a connection whose session has expired.
+            gates.authenticator.check(session, API_VERSIONS_KEY)
         header = read_request_header(frame, {})
-        quotas = self.broker.gates.quotas
+        quotas = gates.quotas
         session.client_id = header.client_id
         if quotas.limits(session):
             throttle_ms = quotas.throttle_ms(session, API_VERSIONS_KEY, request_bytes, is_exempt=False)
@@ -421,7 +425,7 @@ class Pipeline:
         is_controller = session.listener in self.broker.controller_listeners
         parts = response_frame(unsupported(is_controller=is_controller), 0, header.correlation_id)
         size_bytes = sum(map(len, parts))
-        accounting = self.broker.gates.accounting
+        accounting = gates.accounting
         accounting.account(session, API_VERSIONS_KEY, header.api_version, 1, request_bytes, size_bytes)
         reply.fill(parts, size_bytes)
         return reply

@@ -1,0 +1,1 @@
+"""The fuzzer through TLS and SASL, against a broker with an authorizer."""
