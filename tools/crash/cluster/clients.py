@@ -7,15 +7,17 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.cluster.nodes import NodeCluster
+from tools.cluster.security import ADMIN, OBSERVER
 from tools.crash.chain.run import INPUT_PARTITIONS, Chain
 from tools.crash.chain.workers import ChainConfig, PythonWorker
 from tools.crash.cluster.gaps import GapMeter
+from tools.crash.cluster.rights import READER, SENDER, grant
 from tools.crash.ledger import Ledger, Partition
-from tools.crash.load import Reader, Sender, read_log
+from tools.crash.load import Reader, Renewal, Sender, read_log
 from tools.crash.rounds import Progress
 
 PARTITIONS = 3
@@ -55,6 +57,7 @@ class SteadySender(Sender):
         ledger: Ledger,
         settings: Mapping[str, Any],
     ) -> None:
+        self.renewal = Renewal()
         chosen = {**SENDER_SETTINGS, **SENDERS[number], **settings}
         super().__init__(number, bootstrap, partitions, ledger, chosen, RECORD_BYTES_MAX)
         self.meter = meter
@@ -66,13 +69,21 @@ class SteadySender(Sender):
 
     def send_all(self) -> None:
         while not self._ending.is_set():
+            self.renewal.perform(self._renew)
             due = time.monotonic() + PAUSE_S
             if self._outstanding < OUTSTANDING_MAX:
                 self._send_some(SENDS_PER_PAUSE)
             while (left := due - time.monotonic()) > 0:
                 self._producer.poll(left)
+        self._finish()
+
+    def _finish(self) -> None:
         if self._producer.flush(STUCK_S):
             self.ledger.fail(f"stuck: sender {self.number} has {len(self._producer)} sends without an answer")
+
+    def _renew(self) -> None:
+        self._finish()
+        self._producer = Producer(self._settings)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         super()._delivered(error, message)
@@ -121,16 +132,18 @@ class Clients:
         sender_settings: Mapping[str, Any],
     ) -> None:
         self.cluster = cluster
-        bootstrap = cluster.bootstrap
-        self.partitions = create_topics(bootstrap)
+        bootstrap, security = cluster.bootstrap, cluster.security
+        grant(bootstrap, security)
+        self.partitions = create_topics(bootstrap, security.client(ADMIN))
         self.ledger = Ledger(idempotent=frozenset(range(len(SENDERS))))
         self.meter = GapMeter(self.partitions)
+        settings = {**sender_settings, **security.client(SENDER)}
         self.senders = [
-            SteadySender(number, bootstrap, self.meter, self.partitions, self.ledger, sender_settings)
+            SteadySender(number, bootstrap, self.meter, self.partitions, self.ledger, settings)
             for number in range(len(SENDERS))
         ]
-        self.reader = Reader(bootstrap, self.partitions, self.ledger)
-        config = ChainConfig(bootstrap, folder, seed, "consumer")
+        self.reader = Reader(bootstrap, self.partitions, self.ledger, security.client(READER))
+        config = ChainConfig(bootstrap, folder, seed, "consumer", security)
         workers = [PythonWorker(number, config) for number in range(INPUT_PARTITIONS)]
         self.chain = Chain(cluster, config, [*workers], progress, REPLICAS)
         self.supervisor = Supervisor(self.chain)
@@ -173,8 +186,10 @@ class Clients:
         self._verify_logs()
 
     def _verify_logs(self) -> None:
+        observer = self.cluster.security.client(OBSERVER)
         for partition in self.partitions:
-            self.ledger.verify(partition, read_log(self.cluster.bootstrap, partition, self.ledger))
+            log = read_log(self.cluster.bootstrap, partition, self.ledger, observer)
+            self.ledger.verify(partition, log)
 
     def close(self) -> None:
         """End everything that is still running."""
@@ -187,12 +202,9 @@ class Clients:
         self.chain.close()
 
 
-def create_topics(bootstrap: str, settings: Mapping[str, str] | None = None) -> list[Partition]:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    new = [
-        NewTopic(name, PARTITIONS, REPLICAS, config={**config, **(settings or {})})
-        for name, config in TOPICS.items()
-    ]
+def create_topics(bootstrap: str, properties: Mapping[str, str]) -> list[Partition]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **properties})
+    new = [NewTopic(name, PARTITIONS, REPLICAS, config=config) for name, config in TOPICS.items()]
     for future in admin.create_topics(new).values():
         future.result(STUCK_S)
     return [(name, partition) for name in TOPICS for partition in range(PARTITIONS)]

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from runnel.broker.runtime.shards import java_hash
+from tools.cluster.security import Properties
 from tools.crash.chain.run import OFFSETS_PARTITIONS
 from tools.crash.cluster.clients import REPLICAS, SENDER_SETTINGS, STUCK_S
 from tools.crash.cluster.gaps import GapMeter
@@ -29,9 +30,11 @@ def groups_together() -> Iterator[str]:
 class Committed:
     """Groups with so many committed offsets in total, each in the same partition of `__consumer_offsets`."""
 
-    def __init__(self, bootstrap: str, offsets: int) -> None:
+    def __init__(self, bootstrap: str, offsets: int, properties: Properties) -> None:
         self.groups = list(islice(groups_together(), -(-offsets // PARTITIONS)))
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **CONNECTION})
+        self._admin = AdminClient(
+            {"bootstrap.servers": bootstrap, "log_level": 0, **CONNECTION, **properties}
+        )
         new = NewTopic(TOPIC, PARTITIONS, REPLICAS)
         self._admin.create_topics([new])[TOPIC].result(STUCK_S)
 
@@ -77,14 +80,14 @@ class Committed:
 class Committer(threading.Thread):
     """Commits the offset of one partition over and over, and measures the time between two successes."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
+    def __init__(self, bootstrap: str, group: str, properties: Properties) -> None:
         super().__init__(name="committer", daemon=True)
         self.meter = GapMeter([METERED])
         self.commits = 0
         self._ending = threading.Event()
         timeouts = {key: value for key, value in SENDER_SETTINGS.items() if key.startswith("socket")}
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
-        self._consumer = Consumer({**settings, **CONNECTION, **timeouts, "log_level": 0})
+        self._consumer = Consumer({**settings, **CONNECTION, **timeouts, **properties, "log_level": 0})
 
     def run(self) -> None:
         self._consumer.assign([TopicPartition(*METERED)])
