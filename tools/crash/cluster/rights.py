@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -62,3 +64,16 @@ def grant(bootstrap: str, security: Security) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **security.client(ADMIN)})
     for future in admin.create_acls(list(bindings())).values():
         future.result(TIMEOUT_S)
+    _verify_denied(bootstrap, security)
+
+
+def _verify_denied(bootstrap: str, security: Security) -> None:
+    """A client without the right to create a topic must not be able to: else nothing is enforced."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **security.client(OBSERVER)})
+    try:
+        admin.create_topics([NewTopic("forbidden", 1, 1)])["forbidden"].result(TIMEOUT_S)
+    except KafkaException as denied:
+        if denied.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return
+        raise
+    raise RuntimeError("a client created a topic without the right to do so")
