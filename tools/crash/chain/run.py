@@ -16,6 +16,7 @@ from runnel.messages.list_transactions import ListTransactionsRequest, ListTrans
 from tools.broker_process import BrokerProcess
 from tools.cluster.security import ADMIN, OBSERVER
 from tools.crash.chain.traffic import (
+    INPUT_IDS,
     NO_PROPERTIES,
     IdempotentInput,
     InputProducer,
@@ -149,7 +150,8 @@ class Chain:
     def drain_and_verify(self) -> None:
         """All input is copied, workers leave, and no transaction stays open."""
         self.progress("no more kills: copying the remaining input")
-        self._wait_until_closed(self.inputs)
+        # Workers have transactions of their own until everything is copied.
+        self._wait_until_closed(self.inputs, INPUT_IDS)
         inputs = self._read(self.inputs, "read_committed")
         if not self.wait_for_output(sum(map(len, inputs.values()))):
             return
@@ -194,9 +196,9 @@ class Chain:
         config = self.config
         return read_partitions(config.bootstrap, partitions, isolation, config.security.client(OBSERVER))
 
-    def _wait_until_closed(self, partitions: list[Partition]) -> None:
+    def _wait_until_closed(self, partitions: list[Partition], ids: str = "") -> None:
         config = self.config
-        wait_until_closed(config.bootstrap, partitions, self.verifier, config.security.client(OBSERVER))
+        wait_until_closed(config.bootstrap, partitions, self.verifier, config.security.client(OBSERVER), ids)
 
     def close(self) -> None:
         for worker in self.workers:
@@ -289,16 +291,20 @@ def create_topics(bootstrap: str, replicas: int, properties: Mapping[str, str]) 
 
 
 def wait_until_closed(
-    bootstrap: str, partitions: list[Partition], verifier: Verifier, properties: Mapping[str, str]
+    bootstrap: str, partitions: list[Partition], verifier: Verifier, properties: Mapping[str, str], ids: str
 ) -> None:
-    """Wait until every transaction has ended, also by its timeout: the last stable offset reaches the end."""
+    """Wait until every transaction has ended, also by its timeout: the last stable offset reaches the end.
+
+    Transactional ids begin with `ids`; others may have open transactions.
+    """
     deadline = time.monotonic() + 3 * TRANSACTION_TIMEOUT_MS / 1000 + 10
     while True:
         committed, everything = (
             ends(bootstrap, partitions, isolation, properties)
             for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         )
-        open_ids = asyncio.run(open_transactions(bootstrap, properties))
+        states = asyncio.run(open_transactions(bootstrap, properties))
+        open_ids = {name: state for name, state in states.items() if name.startswith(ids)}
         if committed == everything and not open_ids:
             return
         if time.monotonic() > deadline:

@@ -22,6 +22,8 @@ KEYS = 20
 PAUSE_S = 0.1
 RECORDS_PER_PAUSE_MAX = 40
 ABORT_CHANCE = 0.25
+INPUT_IDS = "id-"
+"""The beginning of the transactional ids of producers of the input."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 """Of clients in clear text."""
 
@@ -108,7 +110,10 @@ class IdempotentInput(InputProducer):
 
     def produce_some(self) -> None:
         for key, number in self.next_records():
-            self._producer.produce(self.topic, value_of(key, number), key, on_delivery=self._delivered)
+            try:
+                self._producer.produce(self.topic, value_of(key, number), key, on_delivery=self._delivered)
+            except KafkaException as refused:
+                self._verifier.fail(f"{self.name} could not send: {refused}")
         self._producer.poll(0)
 
     def finish(self) -> None:
@@ -153,7 +158,7 @@ class TransactionalInput(InputProducer):
         intent = Intent(attempt, records, self._random.random() < ABORT_CHANCE)
         try:
             self._producer = self._producer or transactional_producer(
-                self.bootstrap, f"id-{self.name}", self.properties
+                self.bootstrap, f"{INPUT_IDS}{self.name}", self.properties
             )
             transact(self._producer, intent, self._journal)
         except (ProducerUnusable, KafkaException):

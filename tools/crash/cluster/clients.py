@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tools.cluster import view
 from tools.cluster.nodes import NodeCluster
 from tools.cluster.security import ADMIN, OBSERVER
 from tools.crash.chain.run import INPUT_PARTITIONS, Chain
@@ -153,11 +154,28 @@ class Clients:
         return self.ledger.violations + self.chain.verifier.violations
 
     def start(self) -> None:
+        self._wait_for_rights()
         for thread in (*self.senders, self.reader, *self.chain.threads, self.supervisor):
             thread.start()
         self.wait_for_progress(time.monotonic())
         # Faults begin when all clients work.
         self.chain.wait_for_output(1)
+
+    def _wait_for_rights(self) -> None:
+        """Until every broker has replayed the topics of the chain, which follow the ACLs in the metadata."""
+        deadline = time.monotonic() + STUCK_S
+        for node in self.cluster.running:
+            while node.is_broker and not self._knows_topics(node.bootstrap):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"node {node.number} does not know all topics after {STUCK_S:.0f} s")
+                time.sleep(0.05)
+
+    def _knows_topics(self, bootstrap: str) -> bool:
+        try:
+            known = view.state(bootstrap, self.cluster.security).partitions
+        except view.Unreachable:
+            return False
+        return known.keys() >= {*self.chain.inputs, *self.chain.outputs}
 
     def wait_for_progress(self, since: float) -> bool:
         """Wait until each partition has an acknowledged send after `since`, and the reader has records."""

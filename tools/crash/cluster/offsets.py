@@ -3,9 +3,16 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import count, islice
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from runnel.broker.runtime.shards import java_hash
@@ -53,17 +60,13 @@ class Committed:
                 time.sleep(PAUSE_S)
 
     def _commit(self, numbers: list[int]) -> list[int]:
-        """Commit the offsets of these groups at once; those whose coordinator was moved meanwhile remain."""
+        """Commit the offsets of these groups at once; those whose coordinator was moved or is late remain."""
         futures = []
         for number in numbers:
             places = [TopicPartition(TOPIC, partition, number) for partition in range(PARTITIONS)]
             wanted = ConsumerGroupTopicPartitions(self.groups[number], places)
             futures += self._admin.alter_consumer_group_offsets([wanted]).values()
-        # An error of a partition is no error of the request.
-        done = [
-            all(place.error is None for place in future.result(STUCK_S).topic_partitions)
-            for future in futures
-        ]
+        done = [_is_committed(future) for future in futures]
         return [number for number, is_done in zip(numbers, done, strict=True) if not is_done]
 
     def verify(self) -> Iterator[str]:
@@ -75,6 +78,16 @@ class Committed:
             if found != dict.fromkeys(range(PARTITIONS), number):
                 wrong = sum(offset != number for offset in found.values())
                 yield f"group {group} has {len(found)} offsets of {PARTITIONS}, {wrong} of them wrong"
+
+
+def _is_committed(future: "Future[ConsumerGroupTopicPartitions]") -> bool:
+    try:
+        # An error of a partition is no error of the request.
+        return all(place.error is None for place in future.result(STUCK_S).topic_partitions)
+    except KafkaException as late:
+        if late.args[0].code() != KafkaError._TIMED_OUT:
+            raise
+        return False
 
 
 class Committer(threading.Thread):

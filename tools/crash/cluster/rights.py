@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
 
 from tools.cluster.security import ADMIN, NO_SECURITY, OBSERVER, Security
 from tools.crash.chain.run import INPUTS, OUTPUTS
+from tools.crash.chain.traffic import INPUT_IDS
 from tools.crash.chain.workers import GROUP, INPUT, OUTPUT, WORKERS
 
 SENDER, READER, COMMITTER = "sender", OUTPUTS, "committer"
@@ -29,7 +30,7 @@ RIGHTS: list[tuple[str, AclOperation, ResourceType, str]] = [
     (READER, READ, TOPIC, "kept*"),
     (READER, READ, TOPIC, OUTPUT),
     (INPUTS, WRITE, TOPIC, INPUT),
-    (INPUTS, WRITE, IDS, "id-*"),
+    (INPUTS, WRITE, IDS, f"{INPUT_IDS}*"),
     (WORKERS, READ, TOPIC, INPUT),
     (WORKERS, WRITE, TOPIC, OUTPUT),
     (WORKERS, READ, GROUPS, GROUP),
