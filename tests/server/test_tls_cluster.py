@@ -57,6 +57,25 @@ def presented(listener: str, issuer: Authority, trusted: list[Authority], folder
             return None if "unknown ca" in str(refused) else b""
 
 
+def values_of(client: dict[str, str], count: int) -> set[bytes]:
+    """So many different values of the topic, or those that arrive in a minute."""
+    consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    values: set[bytes] = set()
+    deadline = time.monotonic() + 60
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and not message.error():
+            values.add(message.value())
+    consumer.close()
+    return values
+
+
+def all_in_sync(admin: AdminClient) -> bool:
+    partitions = admin.list_topics("t", timeout=20).topics["t"].partitions.values()
+    return all(len(partition.isrs) == 3 for partition in partitions)
+
+
 @pytest.mark.slow
 def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, monkeypatch) -> None:
     """The steps of docs/SECURITY.md: new keys, trust both authorities, exchange certificates, distrust."""
@@ -104,23 +123,8 @@ def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, mo
         # New connections between the nodes.
         cluster.nodes[2].restart()
         assert errors == []
-        consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
-        consumer.subscribe(["t"])
-        values: set[bytes] = set()
-        deadline = time.monotonic() + 60
-        while len(values) < 2 * RECORDS * len(steps) and time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is not None and not message.error():
-                values.add(message.value())
-        consumer.close()
-        assert len(values) == 2 * RECORDS * len(steps)
-        admin = AdminClient(client)
-
-        def all_in_sync() -> bool:
-            partitions = admin.list_topics("t", timeout=20).topics["t"].partitions.values()
-            return all(len(partition.isrs) == 3 for partition in partitions)
-
-        until(all_in_sync)
+        assert len(values_of(client, 2 * RECORDS * len(steps))) == 2 * RECORDS * len(steps)
+        until(partial(all_in_sync, AdminClient(client)))
 
 
 def test_a_node_with_a_certificate_of_another_authority_is_refused(tmp_path: Path) -> None:
