@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -21,10 +22,15 @@ def free_port() -> int:
     return free_ports("127.0.0.1", 1)[0]
 
 
-def answers(port: int, timeout_s: float = 2.0, host: str = "127.0.0.1") -> bool:
+def answers(
+    port: int, timeout_s: float = 2.0, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> bool:
     """Whether a broker on this port answers ApiVersions."""
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout=timeout_s))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
             connection.sendall(API_VERSIONS_REQUEST)
             return len(connection.recv(8)) == 8
     except OSError:
@@ -61,6 +67,10 @@ class BrokerProcess:
     def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS with which the broker is asked whether it answers; None for clear text."""
+        return None
 
     def command(self) -> list[str]:
         sets = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
@@ -117,7 +127,7 @@ class BrokerProcess:
     def wait_until_answering(self, timeout_s: float = 60.0) -> None:
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
-        while not answers(self.port, host=self.host):
+        while not answers(self.port, host=self.host, tls=self.tls()):
             if self.process.poll() is not None:
                 raise RuntimeError(f"the broker ended with {self.process.returncode}:\n{self.log_tail()}")
             if time.monotonic() > deadline:

@@ -10,8 +10,11 @@ from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.upkeep import Interval, UpkeepIntervals
 from runnel.disk.workers import InlineWorkers
+from runnel.model.log_config import FOREVER, LogConfig
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, Still, append, new_files
+from tests.disk.world import Place, batch
+from tests.disk.world import append as world_append
 
 DELETING = replace(CONFIG, cleanup_compact=False, cleanup_delete=True, retention_bytes=1)
 
@@ -134,3 +137,43 @@ def test_a_closed_directory_swaps_nothing_in() -> None:
     disk.close()
     late.untold.pop(0)()
     assert late.untold == [] and log.segments.segments == segments
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize("jump_ms", [3650 * DAY_MS, -5 * DAY_MS])
+@pytest.mark.parametrize("is_loaded_late", [False, True])
+def test_a_clock_that_jumps_lets_no_producer_be_forgotten(jump_ms: int, is_loaded_late: bool) -> None:
+    """A retry of what it sent before or during the jump is recognised; idle producers expire as ever."""
+    place = Place()
+    # Or it would refuse records from the future.
+    config = LogConfig(message_timestamp_after_max_ms=FOREVER)
+    data, log = place.open_log(config)
+    sent = [batch(b"v", producer_id=5, producer_epoch=0, base_sequence=number) for number in range(3)]
+
+    def send(number: int) -> int:
+        return world_append(log, sent[number], now_ms=place.clock.now_ms())
+
+    def pass_time(ms: int) -> None:
+        place.clock.ms += ms
+        data.upkeep(place.clock.now_ms())
+
+    assert send(0) == 0
+    pass_time(1000)
+    if is_loaded_late:
+        data.close()
+        data, log = place.open_log(config)
+    place.clock.jump_ms = jump_ms
+    pass_time(1000)
+    assert [send(0), send(1)] == [0, 1]
+    pass_time(1000)
+    assert [send(0), send(1), send(2)] == [0, 1, 2]
+    place.clock.jump_ms = 0
+    pass_time(1000)
+    assert [send(1), send(2), log.end_offset] == [1, 2, 3]
+    pass_time(DAY_MS - 1001)
+    assert len(log.producer_state.get()) == 1
+    if jump_ms < 0:
+        pass_time(1001)
+        assert len(log.producer_state.get()) == 0

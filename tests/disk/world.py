@@ -75,9 +75,11 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.ms = START_MS
+        self.jump_ms = 0
+        """By how much the wall clock was set."""
 
     def now_ms(self) -> int:
-        return self.ms
+        return self.ms + self.jump_ms
 
     def monotonic_ms(self) -> int:
         return self.ms

@@ -4,12 +4,14 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import aiokafka
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from runnel.client.cluster import Cluster, TopicView
 from runnel.client.errors import NoBrokerAvailable
 from runnel.client.sync import SyncClient
 from runnel.server.layers import BadSettings
@@ -70,11 +72,24 @@ def test_a_killed_broker_recovers_what_was_acknowledged():
     assert {thread for thread in threading.enumerate() if thread.is_alive()} <= threads
 
 
+def wait_until_in_sync(client: SyncClient, replicas: int = 3) -> None:
+    """A replica that returned has to catch up: a partition that loses its only one in sync has no leader."""
+    deadline = time.monotonic() + 60
+
+    async def topics(cluster: Cluster) -> list[TopicView]:
+        return await cluster.topics()
+
+    while any(len(place.in_sync) < replicas for view in client.run(topics) for place in view.partitions):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_cluster_survives_the_loss_of_each_of_its_nodes(runnel_cluster):
     with runnel_cluster.client() as client:
         client.create_topic("orders", partitions=6)
         for number, node in enumerate(runnel_cluster.nodes):
             client.send("orders", b"before %d" % number)
+            wait_until_in_sync(client)
             node.kill()
             client.send("orders", b"after %d" % number)
             node.start()

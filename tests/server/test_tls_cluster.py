@@ -1,7 +1,11 @@
 """Three nodes that replicate over mutual TLS, while all their certificates are exchanged."""
 
 import os
+import socket
+import ssl
 import time
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,9 @@ from runnel.server import node_tls
 from runnel.testing import Broker
 from tests.server.test_tls import until
 from tests.tls.certificates import Authority
+from tools.broker_process import API_VERSIONS_REQUEST
 
-RECORDS = 400
+RECORDS = 50
 
 
 def client_of(folder: Path, broker: Broker, authority: Authority) -> dict[str, str]:
@@ -29,51 +34,97 @@ def client_of(folder: Path, broker: Broker, authority: Authority) -> dict[str, s
     }
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Write a file that is complete whenever it is read."""
+    path.with_suffix(".new").write_bytes(content)
+    os.replace(path.with_suffix(".new"), path)
+
+
+def presented(listener: str, issuer: Authority, trusted: list[Authority], folder: Path) -> bytes | None:
+    """The certificate that a listener presents to a client of this issuer; None if that is refused."""
+    host, _, port = listener.rpartition("//")[2].rpartition(":")
+    context = ssl.create_default_context(cadata="".join(authority.pem() for authority in trusted))
+    context.load_cert_chain(issuer.issue("probe").write(folder / "probe.pem"))
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        try:
+            with context.wrap_socket(raw, server_hostname=host) as secured:
+                secured.sendall(API_VERSIONS_REQUEST)
+                # With TLS 1.3 a client learns by the first response whether its certificate was accepted.
+                assert secured.recv(8)
+                return secured.getpeercert(binary_form=True)
+        except (ssl.SSLError, ConnectionError) as refused:
+            # The alert may be lost if the connection is reset.
+            return None if "unknown ca" in str(refused) else b""
+
+
+def values_of(client: dict[str, str], count: int) -> set[bytes]:
+    """So many different values of the topic, or those that arrive in a minute."""
+    consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    values: set[bytes] = set()
+    deadline = time.monotonic() + 60
+    while len(values) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and not message.error():
+            values.add(message.value())
+    consumer.close()
+    return values
+
+
+def all_in_sync(admin: AdminClient) -> bool:
+    partitions = admin.list_topics("t", timeout=20).topics["t"].partitions.values()
+    return all(len(partition.isrs) == 3 for partition in partitions)
+
+
 @pytest.mark.slow
-def test_certificates_are_exchanged_under_a_running_producer(tmp_path: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(node_tls, "CHECK_SECONDS", 0.2)
-    caplog.set_level("INFO", "runnel.server")
-    authority = Authority()
-    authority.write(tmp_path / "ca.pem")
+def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, monkeypatch) -> None:
+    """The steps of docs/SECURITY.md: new keys, trust both authorities, exchange certificates, distrust."""
+    monkeypatch.setattr(node_tls, "CHECK_SECONDS", 0.1)
+    old, new = Authority("old"), Authority("new")
+    steps = [(old, [old]), (old, [old, new]), (new, [old, new]), (new, [new])]
     settings = {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": authority.issue("node").write(tmp_path / "node.pem"),
+        "ssl.keystore.location": old.issue("node").write(tmp_path / "node.pem"),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(tmp_path / "ca.pem"),
+        "ssl.truststore.location": old.write(tmp_path / "ca.pem"),
         "ssl.client.auth": "required",
     }
     errors: list[object] = []
-    with Broker(settings, nodes=3, security_protocol="SSL") as cluster:
-        client = client_of(tmp_path, cluster, authority)
-        admin = AdminClient(client)
-        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(30)
-        producer = Producer({**client, "acks": "all", "linger.ms": 1})
-        for number in range(RECORDS):
+
+    def send(producer: Producer, first: int) -> None:
+        for number in range(first, first + RECORDS):
             producer.produce(
                 "t", b"%d" % number, on_delivery=lambda error, _: errors.append(error) if error else None
             )
-            producer.poll(0.005)
-            if number % 100 == 50:
-                authority.issue("node").write(tmp_path / "new.pem")
-                os.replace(tmp_path / "new.pem", tmp_path / "node.pem")
-            if number == 250:
-                # New connections between the nodes, with the new certificates.
-                cluster.nodes[2].restart()
-        assert producer.flush(60) == 0
-        until(lambda: caplog.text.count("was loaded again") >= 3 * 2)
+            producer.poll(0.002)
+
+    def presents(listener: str, issuer: Authority, expected: bytes | None) -> bool:
+        return presented(listener, issuer, [old, new], tmp_path) == expected
+
+    with Broker(settings, nodes=3, security_protocol="SSL") as cluster:
+        listeners = [name for node in cluster.nodes for name in node.settings["listeners"].split(",")]
+        client = client_of(tmp_path, cluster, old)
+        admin = AdminClient(client)
+        admin.create_topics([NewTopic("t", 3, 3)])["t"].result(30)
+        for number, (issuer, trusted) in enumerate(steps):
+            # Its connections stay open while its certificate and those of the nodes are exchanged.
+            producer = Producer({**client, "acks": "all", "linger.ms": 1})
+            send(producer, 2 * number * RECORDS)
+            issued = issuer.issue("node")
+            replace(tmp_path / "ca.pem", "".join(authority.pem() for authority in trusted).encode())
+            replace(tmp_path / "node.pem", issued.key_pem() + issued.chain_pem())
+            for listener, authority in product(listeners, (old, new)):
+                expected = issued.der() if authority in trusted else None
+                until(partial(presents, listener, authority, expected))
+            send(producer, (2 * number + 1) * RECORDS)
+            assert producer.flush(60) == 0
+            client = client_of(tmp_path, cluster, issuer)
+        assert len(listeners) == 6
+        # New connections between the nodes.
+        cluster.nodes[2].restart()
         assert errors == []
-        consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
-        consumer.subscribe(["t"])
-        values: set[bytes] = set()
-        deadline = time.monotonic() + 60
-        while len(values) < RECORDS and time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is not None and not message.error():
-                values.add(message.value())
-        consumer.close()
-        assert len(values) == RECORDS
-        partitions = admin.list_topics("t", timeout=20).topics["t"].partitions.values()
-        assert all(len(partition.replicas) == 3 for partition in partitions)
+        assert len(values_of(client, 2 * RECORDS * len(steps))) == 2 * RECORDS * len(steps)
+        until(partial(all_in_sync, AdminClient(client)))
 
 
 def test_a_node_with_a_certificate_of_another_authority_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -15,12 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess
+from tools.cluster.security import NO_SECURITY, OBSERVER, Security
 from tools.kafka.commands import java, tool
 from tools.kafka.node import JVM_FLAGS
 from tools.processes import children
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
+BROKER_PORT = 9094
 START_TIMEOUT_S = 120.0
 RUNNEL = str(Path(sys.executable).with_name("runnel"))
 THREE_REPLICAS = {
@@ -44,6 +47,8 @@ class Place:
     inside: list[str] = field(default_factory=list)
     client_port: int = CLIENT_PORT
     controller_port: int = CONTROLLER_PORT
+    broker_port: int = BROKER_PORT
+    """Of a listener for other brokers, if they do not use that of clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Blueprint:
     cluster_id: str = ""
     controllers_only: frozenset[int] = frozenset()
     """Voters that are no brokers."""
+    security: Security = NO_SECURITY
 
     def roles(self, node: int) -> list[str]:
         """The roles of a node."""
@@ -64,11 +70,17 @@ class Blueprint:
 
     def properties(self, place: Place) -> dict[str, str]:
         """The server.properties of one node; a node that is no voter is a broker only."""
+        security = self.security
+        ports = {
+            security.inter_broker_listener: place.broker_port,
+            security.client_listener: place.client_port,
+        }
         listeners = {
-            "broker": f"PLAINTEXT://{place.host}:{place.client_port}",
+            "broker": ",".join(f"{name}://{place.host}:{port}" for name, port in ports.items()),
             "controller": f"CONTROLLER://{place.host}:{place.controller_port}",
         }
         roles = self.roles(place.node)
+        protocols = [f"{name}:{security.protocol}" for name in ("CONTROLLER", *ports)]
         advertised = {"advertised.listeners": listeners["broker"]} if "broker" in roles else {}
         return {
             "process.roles": ",".join(roles),
@@ -76,10 +88,11 @@ class Blueprint:
             "controller.quorum.voters": ",".join(f"{node}@{host}" for node, host in self.voters.items()),
             "listeners": ",".join(listeners[role] for role in roles),
             **advertised,
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(protocols),
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": security.inter_broker_listener,
             "log.dirs": str(place.data),
+            **security.settings(place.node, place.host),
             **self.settings,
         }
 
@@ -114,6 +127,9 @@ class ClusterNode(BrokerProcess):
     @property
     def properties_path(self) -> Path:
         return self.place.folder / "server.properties"
+
+    def tls(self) -> ssl.SSLContext | None:
+        return self.blueprint.security.context(OBSERVER)
 
     def command(self) -> list[str]:
         self.place.folder.mkdir(parents=True, exist_ok=True)
@@ -178,6 +194,7 @@ class NodeCluster:
     """The nodes of one cluster, started and stopped together."""
 
     nodes: dict[int, ClusterNode]
+    security: Security = NO_SECURITY
 
     @property
     def bootstrap(self) -> str:

@@ -14,6 +14,7 @@ from runnel.messages.describe_quorum import (
     PartitionData,
     TopicData,
 )
+from tools.cluster.security import NO_SECURITY, OBSERVER, Security
 
 METADATA_TOPIC = "__cluster_metadata"
 REQUEST_TIMEOUT_S = 3.0
@@ -61,29 +62,32 @@ class ClusterState:
         return "; ".join(parts)
 
 
-def state(bootstrap: str) -> ClusterState:
-    return ask(bootstrap, _state)
+def state(bootstrap: str, security: Security = NO_SECURITY) -> ClusterState:
+    return ask(bootstrap, _state, security)
 
 
-def controller(bootstrap: str) -> tuple[int, int]:
+def controller(bootstrap: str, security: Security = NO_SECURITY) -> tuple[int, int]:
     """The id of the active controller, and its epoch."""
-    return ask(bootstrap, _controller)
+    return ask(bootstrap, _controller, security)
 
 
-def group_coordinator(bootstrap: str, group: str) -> int:
-    return ask(bootstrap, lambda cluster: cluster.coordinator(group, GROUP_KEY))
+def group_coordinator(bootstrap: str, group: str, security: Security = NO_SECURITY) -> int:
+    return ask(bootstrap, lambda cluster: cluster.coordinator(group, GROUP_KEY), security)
 
 
-def transaction_coordinator(bootstrap: str, transactional_id: str) -> int:
-    return ask(bootstrap, lambda cluster: cluster.coordinator(transactional_id, TRANSACTION_KEY))
+def transaction_coordinator(bootstrap: str, transactional_id: str, security: Security = NO_SECURITY) -> int:
+    return ask(bootstrap, lambda cluster: cluster.coordinator(transactional_id, TRANSACTION_KEY), security)
 
 
-def ask(bootstrap: str, question: Callable[[Cluster], Awaitable[T]]) -> T:
+def ask(bootstrap: str, question: Callable[[Cluster], Awaitable[T]], security: Security = NO_SECURITY) -> T:
     """Run a question with a client of its own; raises Unreachable if nothing answers in time."""
 
     async def ask() -> T:
         async with Cluster(
-            bootstrap, timeout_s=REQUEST_TIMEOUT_S, api_timeout_s=REQUEST_TIMEOUT_S
+            bootstrap,
+            timeout_s=REQUEST_TIMEOUT_S,
+            api_timeout_s=REQUEST_TIMEOUT_S,
+            properties=security.client(OBSERVER),
         ) as cluster:
             return await question(cluster)
 

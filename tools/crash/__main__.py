@@ -31,7 +31,8 @@ CHAINS = [
 SPARK_JOBS: dict[str, MakeJob] = {"topic to topic": CopyToTopic, "topic to table": ArchiveToTable}
 SPARK_KILLS = 20
 QUICK = {"rounds": 20, "cuts": 2, "kills": 10, "minutes": 3.0}
-CLUSTERS = ("cluster", "operations", "quiet")
+CLUSTERS = ("cluster", "operations", "quiet", "rotation")
+BESIDE_KAFKA = ("cluster", "operations", "quiet")
 MIXED = ("mixed", "migration")
 
 
@@ -114,7 +115,11 @@ def clusters(folder: Path, options: argparse.Namespace, progress: Progress) -> b
         return cluster_report.operate(folder, share, options.seed, progress, options.kafka)
     if options.only == "quiet":
         return cluster_report.keep_quiet(folder, options.minutes, options.seed, progress, options.kafka)
-    return cluster_report.cluster(folder, options.rounds, options.seed, progress, options.kafka)
+    if options.only == "rotation":
+        return cluster_report.rotate(folder, options.seed, progress)
+    return cluster_report.cluster(
+        folder, options.rounds, options.seed, progress, options.kafka, options.secured
+    )
 
 
 def with_kafka(folder: Path, options: argparse.Namespace, progress: Progress) -> bool:
@@ -140,11 +145,14 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--kafka", action="store_true", help="of a cluster: beside Apache Kafka; others: in it"
     )
+    parser.add_argument("--secured", action="store_true", help="of a cluster: mutual TLS and ACLs")
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update(QUICK)
-    if options.kafka and options.only not in CLUSTERS:
-        parser.error(f"--kafka requires --only {', '.join(CLUSTERS)}")
+    if options.kafka and options.only not in BESIDE_KAFKA:
+        parser.error(f"--kafka requires --only {', '.join(BESIDE_KAFKA)}")
+    if options.secured and options.only != "cluster":
+        parser.error("--secured requires --only cluster")
     return options
 
 

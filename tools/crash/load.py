@@ -5,6 +5,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,30 @@ from tools.crash.ledger import CorruptRecord, Ledger, Partition, Stamp, payload,
 
 OUTSTANDING_MAX = 400
 RECORD_BYTES_MAX = 3000
+RENEWAL_TIMEOUT_S = 90.0
 CONNECTION = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 10_000}
+
+
+class Renewal:
+    """Lets the thread of a client replace it by a new one, which reads its certificate again."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._done = threading.Event()
+
+    def request(self) -> None:
+        """Wait until the thread has done it. Raises TimeoutError."""
+        self._done.clear()
+        self._wanted.set()
+        if not self._done.wait(RENEWAL_TIMEOUT_S):
+            raise TimeoutError(f"a client was not replaced in {RENEWAL_TIMEOUT_S:.0f} s")
+
+    def perform(self, replace: Callable[[], None]) -> None:
+        """Called by the thread, again and again."""
+        if self._wanted.is_set():
+            self._wanted.clear()
+            replace()
+            self._done.set()
 
 
 class Sender(threading.Thread):
@@ -42,7 +66,8 @@ class Sender(threading.Thread):
         self._random = random.Random(number)
         self._ending = threading.Event()
         settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, **CONNECTION, **config}
-        self._producer = Producer({**settings, "error_cb": self._errored, "log_level": 0})
+        self._settings = {**settings, "error_cb": self._errored, "log_level": 0}
+        self._producer = Producer(self._settings)
 
     def run(self) -> None:
         try:
@@ -108,17 +133,34 @@ class LogReader(threading.Thread):
     """A consumer that reads all partitions from the start until it is stopped."""
 
     def __init__(
-        self, name: str, consumer: Consumer, partitions: list[Partition], fail: Callable[[str], None]
+        self,
+        name: str,
+        new_consumer: Callable[[], Consumer],
+        partitions: list[Partition],
+        fail: Callable[[str], None],
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.records_read = 0
+        self.renewal = Renewal()
         self._fail = fail
         self._ending = threading.Event()
-        self._consumer = consumer
-        self._consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
+        self._new_consumer = new_consumer
+        self._positions = dict.fromkeys(partitions, 0)
+        self._consumer = self._assigned()
+
+    def _assigned(self) -> Consumer:
+        """A new consumer at the positions that were reached."""
+        consumer = self._new_consumer()
+        consumer.assign([TopicPartition(*place, offset) for place, offset in self._positions.items()])
+        return consumer
+
+    def _renew(self) -> None:
+        self._consumer.close()
+        self._consumer = self._assigned()
 
     def run(self) -> None:
         while not self._ending.is_set():
+            self.renewal.perform(self._renew)
             for message in self._consumer.consume(500, timeout=0.1):
                 self._receive(message)
         self._consumer.close()
@@ -134,7 +176,9 @@ class LogReader(threading.Thread):
                 self._fail(f"the reader's position is no longer in the log: {error}")
             return
         self.records_read += 1
-        self.verify((message.topic(), message.partition()), message.offset(), message.value())
+        partition = (message.topic(), message.partition())
+        self._positions[partition] = message.offset() + 1
+        self.verify(partition, message.offset(), message.value())
 
     @abstractmethod
     def verify(self, partition: Partition, offset: int, value: bytes) -> None:
@@ -144,8 +188,14 @@ class LogReader(threading.Thread):
 class Reader(LogReader):
     """Checks that offsets are contiguous, and records what it received."""
 
-    def __init__(self, bootstrap: str, partitions: list[Partition], ledger: Ledger) -> None:
-        super().__init__("reader", log_consumer(bootstrap), partitions, ledger.fail)
+    def __init__(
+        self,
+        bootstrap: str,
+        partitions: list[Partition],
+        ledger: Ledger,
+        config: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        super().__init__("reader", partial(log_consumer, bootstrap, config), partitions, ledger.fail)
         self.ledger = ledger
         self._next = dict.fromkeys(partitions, 0)
 
@@ -178,10 +228,14 @@ def log_consumer(bootstrap: str, config: Mapping[str, Any] = MappingProxyType({}
 
 
 def read_log(
-    bootstrap: str, partition: Partition, ledger: Ledger, timeout_s: float = 120
+    bootstrap: str,
+    partition: Partition,
+    ledger: Ledger,
+    config: Mapping[str, Any] = MappingProxyType({}),
+    timeout_s: float = 120,
 ) -> list[tuple[int, Stamp]]:
     """All records of a partition, from its start to its end."""
-    consumer = log_consumer(bootstrap)
+    consumer = log_consumer(bootstrap, config)
     records: list[tuple[int, Stamp]] = []
     try:
         start, end = consumer.get_watermark_offsets(TopicPartition(*partition), timeout=30)

@@ -71,6 +71,7 @@ class DataDirectory:
         self._path = path.rstrip("/")
         self._files = files
         self._clock = clock
+        self._epoch_ms = clock.now_ms() - clock.monotonic_ms()
         self._write_workers, self._sync_workers = write_workers, sync_workers
         self._upkeep_workers, self._read_workers = upkeep_workers, read_workers
         self._open_files = OpenFiles(files, open_files_max or files.open_files_max())
@@ -322,8 +323,8 @@ class DataDirectory:
 
     # What logs need of their directory (`Home`).
 
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
+    def steady_ms(self) -> int:
+        return self._epoch_ms + self._clock.monotonic_ms()
 
     def write_soon(
         self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]

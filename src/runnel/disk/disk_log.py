@@ -80,7 +80,7 @@ class DiskLog:
         self.segments, self.epochs = segments, epochs
         self.health = Health(self._repair_later)
         self.durability = Durability(segments)
-        self.producer_state = ProducerState(segments, producers, home.now_ms, self._load_soon)
+        self.producer_state = ProducerState(segments, producers, home.steady_ms, self._load_soon)
         self.reader = Reader(name, segments)
         self._staging = Staging(config, segments, epochs, self.producer_state, self.durability, self.health)
         self.appender = Appender(
@@ -261,8 +261,8 @@ class DiskLog:
 
     # For the data directory.
 
-    def now_ms(self) -> int:
-        return self._home.now_ms()
+    def steady_ms(self) -> int:
+        return self._home.steady_ms()
 
     def fail(self, reason: str, *, can_repair: bool) -> None:
         """Reject writes from now on; reads are served."""

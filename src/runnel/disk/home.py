@@ -46,8 +46,11 @@ class Home(WriteThreads, Protocol):
         """The log rejects writes until its files are repaired: schedule the repair."""
         ...
 
-    def now_ms(self) -> int:
-        """The wall clock."""
+    def steady_ms(self) -> int:
+        """The time by which producers expire: the wall clock at the start, and what has passed since.
+
+        A wall clock that jumps must not let a partition forget a producer, whose retry would be stored twice.
+        """
         ...
 
     def advance_log_start(self, log: "DiskLog", offset: int, done: Callable[[ApiError | None], None]) -> None:

@@ -98,7 +98,7 @@ def recover_log(
         data = encode_partition_metadata(topic_id)
         segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
     recovery = Recovery(segments, config, recovery_point, may_have_lost_writes=may_have_lost_writes)
-    recovered = recovery.run(log_start_offset, home.now_ms())
+    recovered = recovery.run(log_start_offset, home.steady_ms())
     if recovered.damage is None:
         # A damaged log may end before its log start: what was deleted stays so.
         log_start_offset = _log_start_within(

@@ -32,6 +32,8 @@ class ProducerState:
         self._now_ms = now_ms
         self.loaded = producers
         """None until first use after a clean start."""
+        if producers is not None:
+            producers.checked_ms = now_ms()
         self.high_watermark = segments.log_start_offset
         """Markers below are committed. Advanced by the owner of the log only."""
         self.snapshot_offset = -1
@@ -69,6 +71,7 @@ class ProducerState:
             producers, _ = load_producers(
                 segments, segments.written_offset, self._now_ms(), self.high_watermark
             )
+        producers.checked_ms = self._now_ms()
         return producers
 
     def install(self, producers: Producers) -> None:
@@ -112,11 +115,12 @@ class ProducerState:
         self.high_watermark = min(self.high_watermark, end_offset)
         self.snapshot_offset = -1
         self.loaded = producers
+        producers.checked_ms = self._now_ms()
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def expire(self, expiration_ms: int) -> None:
         """Expire idle producers."""
         if self.loaded is not None:
-            self.loaded.expire(now_ms, expiration_ms)
+            self.loaded.expire(self._now_ms(), expiration_ms)
 
     @property
     def needs_snapshot(self) -> bool:

@@ -47,7 +47,7 @@ class Truncation:
         self._waits: list[Callable[[], None]] = []
         self._producers = Producers()
         self._high_watermark = log.high_watermark
-        self._now_ms = log.now_ms()
+        self._now_ms = log.steady_ms()
         self._interval_bytes = log.config.index_interval_bytes
 
     def begin(self) -> bool:

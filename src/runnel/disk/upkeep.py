@@ -156,7 +156,7 @@ class Upkeep:
             except Exception:
                 self._not_before_ms[log.name] = now_ms + RETRY_AFTER_MS
                 logger.exception("%s: retention failed", log.segments.folder)
-        log.producer_state.expire(now_ms, log.config.producer_id_expiration_ms)
+        log.producer_state.expire(log.config.producer_id_expiration_ms)
         log.reader.time_passed()
         self._checkpoints.record(log)
         if self._loads_left > 0 and log.load_once():

@@ -100,9 +100,13 @@ class FailedBatch:
 class Producers:
     """The producer state of one partition."""
 
-    __slots__ = ("_aborted", "_by_id", "_ended", "_failed", "_guards", "_in_transaction", "_staged")
+    __slots__ = (
+        "_aborted", "_by_id", "_ended", "_failed", "_guards", "_in_transaction", "_staged", "checked_ms",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.checked_ms = 0
+        """When producers were last checked for expiry. None counts as seen before: wall clocks jump."""
         self._by_id: dict[int, Producer] = {}
         self._in_transaction: dict[int, int] = {}
         """The first offset of each open transaction."""
@@ -157,7 +161,8 @@ class Producers:
         """Set a guard while the coordinator verifies that this producer may begin a transaction."""
         guard = self._guards.get(producer_id)
         if guard is None:
-            guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, now_ms)
+            since_ms = max(now_ms, self.checked_ms)
+            guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, since_ms)
         elif epoch > guard.epoch:
             guard.epoch, guard.lowest_sequence = epoch, sequence
         elif epoch == guard.epoch and sequence < guard.lowest_sequence:
@@ -295,7 +300,11 @@ class Producers:
             self._end(producer, header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Expire idle producers without an open transaction; returns their number."""
+        """Expire idle producers without an open transaction; returns their number.
+
+        `now_ms` is of a clock that does not jump.
+        """
+        self.checked_ms = now_ms
         if not self._by_id and not self._guards and not self._failed:
             return 0
         seen_min_ms = now_ms - expiration_ms
@@ -362,8 +371,9 @@ class Producers:
             coordinator_epoch = producer.coordinator_epoch
             if producer.transaction_start_offset != NO_OFFSET:
                 start_offset = producer.transaction_start_offset
+        seen_ms = now_ms if now_ms > self.checked_ms else self.checked_ms
         self._by_id[producer_id] = Producer(
-            producer_id, epoch, batches, now_ms, coordinator_epoch, start_offset
+            producer_id, epoch, batches, seen_ms, coordinator_epoch, start_offset
         )
         if self._failed:
             self._failed.pop(producer_id, None)
@@ -379,9 +389,10 @@ class Producers:
         batches = producer.batches if producer is not None and same_epoch else ()
         producer_id = header.producer_id
         start_offset = self._in_transaction.get(producer_id, NO_OFFSET)
+        seen_ms = max(now_ms, self.checked_ms)
         self._put(
             producer_id,
-            Producer(producer_id, header.producer_epoch, batches, now_ms, marker.coordinator_epoch),
+            Producer(producer_id, header.producer_epoch, batches, seen_ms, marker.coordinator_epoch),
         )
         self._guards.pop(producer_id, None)
         if start_offset == NO_OFFSET:

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,16 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from runnel.client import Cluster
 from runnel.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tools.broker_process import BrokerProcess
-from tools.crash.chain.traffic import IdempotentInput, OutputReader, TransactionalInput, read_partitions
+from tools.cluster.security import ADMIN, OBSERVER
+from tools.crash.chain.traffic import (
+    INPUT_IDS,
+    NO_PROPERTIES,
+    IdempotentInput,
+    InputProducer,
+    OutputReader,
+    TransactionalInput,
+    read_partitions,
+)
 from tools.crash.chain.transact import TRANSACTION_TIMEOUT_MS
 from tools.crash.chain.verification import Log, Verifier, read_journals
 from tools.crash.chain.worker import SESSION_TIMEOUT_MS
@@ -26,6 +35,8 @@ TIMEOUT_S = 90.0
 INPUT_PARTITIONS = 3
 OUTPUT_PARTITIONS = 4
 OFFSETS_PARTITIONS = 4
+INPUTS, OUTPUTS = "input", "reader"
+"""The principals of the producers of the input, and of the reader of the output."""
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
@@ -91,13 +102,15 @@ class Chain:
         self.rng = random.Random(config.seed)
         self.inputs: list[Partition] = [(INPUT, number) for number in range(INPUT_PARTITIONS)]
         self.outputs: list[Partition] = [(OUTPUT, number) for number in range(OUTPUT_PARTITIONS)]
-        create_topics(config.bootstrap, replicas)
-        self.plain = IdempotentInput("p", config.bootstrap, INPUT, config.seed, self.verifier)
-        self.transactional = TransactionalInput("t", config.bootstrap, INPUT, config.seed, config.journals)
-        self.output_reader = OutputReader(config.bootstrap, self.outputs, self.verifier)
+        bootstrap, seed, security = config.bootstrap, config.seed, config.security
+        create_topics(bootstrap, replicas, security.client(ADMIN))
+        inputs = security.client(INPUTS)
+        self.plain = IdempotentInput("p", bootstrap, INPUT, seed, self.verifier, inputs)
+        self.transactional = TransactionalInput("t", bootstrap, INPUT, seed, config.journals, inputs)
+        self.output_reader = OutputReader(bootstrap, self.outputs, self.verifier, security.client(OUTPUTS))
 
     @property
-    def threads(self) -> list[threading.Thread]:
+    def threads(self) -> "list[InputProducer | OutputReader]":
         return [self.plain, self.transactional, self.output_reader]
 
     def end_inputs(self) -> None:
@@ -136,10 +149,10 @@ class Chain:
 
     def drain_and_verify(self) -> None:
         """All input is copied, workers leave, and no transaction stays open."""
-        bootstrap = self.config.bootstrap
         self.progress("no more kills: copying the remaining input")
-        wait_until_closed(bootstrap, self.inputs, self.verifier)
-        inputs = read_partitions(bootstrap, self.inputs, "read_committed")
+        # Workers have transactions of their own until everything is copied.
+        self._wait_until_closed(self.inputs, INPUT_IDS)
+        inputs = self._read(self.inputs, "read_committed")
         if not self.wait_for_output(sum(map(len, inputs.values()))):
             return
         # A late duplicate would arrive now.
@@ -148,22 +161,22 @@ class Chain:
             if not worker.end():
                 self.verifier.fail(f"worker {worker.number} did not stop on SIGTERM:\n{worker.log_tail()}")
         offsets: list[Partition] = [("__consumer_offsets", number) for number in range(OFFSETS_PARTITIONS)]
-        wait_until_closed(bootstrap, [*self.inputs, *self.outputs, *offsets], self.verifier)
+        self._wait_until_closed([*self.inputs, *self.outputs, *offsets])
         self.output_reader.end()
         self.verify(inputs)
         if self.broker.stop() != 0:
             self.verifier.fail("a clean stop ended with an error")
         self.broker.start()
         self.verify(inputs)
-        wait_until_closed(bootstrap, [*self.inputs, *self.outputs, *offsets], self.verifier)
+        self._wait_until_closed([*self.inputs, *self.outputs, *offsets])
 
     def verify(self, inputs: Log) -> None:
-        verifier, bootstrap = self.verifier, self.config.bootstrap
+        verifier = self.verifier
         verifier.attempts = read_journals(self.config.journals)
-        if read_partitions(bootstrap, self.inputs, "read_committed") != inputs:
+        if self._read(self.inputs, "read_committed") != inputs:
             verifier.fail("the committed input has changed")
-        outputs = read_partitions(bootstrap, self.outputs, "read_committed")
-        everything = read_partitions(bootstrap, self.outputs, "read_uncommitted")
+        outputs = self._read(self.outputs, "read_committed")
+        everything = self._read(self.outputs, "read_uncommitted")
         verifier.check_transactions(inputs, "the input")
         verifier.check_transactions(outputs, "the output")
         verifier.check_commits(inputs, b"t")
@@ -179,10 +192,18 @@ class Chain:
         self.outcome.aborted = sum(map(len, everything.values())) - self.outcome.outputs
         self.outcome.attempts = len(verifier.attempts)
 
+    def _read(self, partitions: list[Partition], isolation: str) -> Log:
+        config = self.config
+        return read_partitions(config.bootstrap, partitions, isolation, config.security.client(OBSERVER))
+
+    def _wait_until_closed(self, partitions: list[Partition], ids: str = "") -> None:
+        config = self.config
+        wait_until_closed(config.bootstrap, partitions, self.verifier, config.security.client(OBSERVER), ids)
+
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
-        for thread in (self.plain, self.transactional, self.output_reader):
+        for thread in self.threads:
             if thread.is_alive():
                 thread.end()
 
@@ -261,23 +282,29 @@ def run_chain(
     return running.outcome
 
 
-def create_topics(bootstrap: str, replicas: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def create_topics(bootstrap: str, replicas: int, properties: Mapping[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **properties})
     sizes = {INPUT: INPUT_PARTITIONS, OUTPUT: OUTPUT_PARTITIONS}
     new = [NewTopic(name, size, replicas) for name, size in sizes.items()]
     for future in admin.create_topics(new).values():
         future.result(TIMEOUT_S)
 
 
-def wait_until_closed(bootstrap: str, partitions: list[Partition], verifier: Verifier) -> None:
-    """Wait until every transaction has ended, also by its timeout: the last stable offset reaches the end."""
+def wait_until_closed(
+    bootstrap: str, partitions: list[Partition], verifier: Verifier, properties: Mapping[str, str], ids: str
+) -> None:
+    """Wait until every transaction has ended, also by its timeout: the last stable offset reaches the end.
+
+    Transactional ids begin with `ids`; others may have open transactions.
+    """
     deadline = time.monotonic() + 3 * TRANSACTION_TIMEOUT_MS / 1000 + 10
     while True:
         committed, everything = (
-            ends(bootstrap, partitions, isolation)
+            ends(bootstrap, partitions, isolation, properties)
             for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         )
-        open_ids = asyncio.run(open_transactions(bootstrap))
+        states = asyncio.run(open_transactions(bootstrap, properties))
+        open_ids = {name: state for name, state in states.items() if name.startswith(ids)}
         if committed == everything and not open_ids:
             return
         if time.monotonic() > deadline:
@@ -288,8 +315,13 @@ def wait_until_closed(bootstrap: str, partitions: list[Partition], verifier: Ver
         time.sleep(0.2)
 
 
-def ends(bootstrap: str, partitions: list[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def ends(
+    bootstrap: str,
+    partitions: list[Partition],
+    isolation: IsolationLevel,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+) -> dict[Partition, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **properties})
     asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in partitions}
     answers = admin.list_offsets(asked, isolation_level=isolation)
     return {
@@ -298,10 +330,10 @@ def ends(bootstrap: str, partitions: list[Partition], isolation: IsolationLevel)
     }
 
 
-async def open_transactions(bootstrap: str) -> dict[str, str]:
+async def open_transactions(bootstrap: str, properties: Mapping[str, str] = NO_PROPERTIES) -> dict[str, str]:
     """Transactional id → state, of all transactions that are not complete."""
     states: dict[str, str] = {}
-    async with Cluster(bootstrap) as cluster:
+    async with Cluster(bootstrap, properties=properties) as cluster:
         await cluster.refresh([])
         # Each broker lists the transactions that it coordinates.
         for node in list(cluster.nodes):

@@ -1,7 +1,7 @@
 """One transaction with confluent-kafka, journalled at each step, through crashes of the broker."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class Intent:
     group: Any = None
 
 
-def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
+def transactional_producer(bootstrap: str, transactional_id: str, properties: Mapping[str, str]) -> Producer:
     """A producer that has fenced all earlier ones with its transactional id."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -48,6 +48,7 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
         # When its only broker is down, librdkafka 2.16 drops it and rediscovers it, but keeps waiting for the
         # group coordinator at the dropped handle: offsets of a transaction would then never be sent.
         "metadata.recovery.strategy": "none",
+        **properties,
     }
     producer = Producer({**settings, "error_cb": lambda _error: None})
     retry(producer.init_transactions, CALL_TIMEOUT_S)

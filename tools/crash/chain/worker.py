@@ -21,6 +21,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from tools.cluster.security import read_properties
 from tools.crash.chain.transact import (
     CALL_TIMEOUT_S,
     RETRY_S,
@@ -48,8 +49,9 @@ class Worker:
         self._random = random.Random(f"{options.seed}-{options.name}")
         self._journal = Journal(options.journals / f"{options.name}.journal")
         self._attempts = 0
-        self._producer = transactional_producer(options.bootstrap, options.transactional_id)
-        self._consumer = Consumer(consumer_settings(options))
+        properties = read_properties(options.properties)
+        self._producer = transactional_producer(options.bootstrap, options.transactional_id, properties)
+        self._consumer = Consumer({**consumer_settings(options), **properties})
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._end)
@@ -139,6 +141,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--journals", type=Path, required=True)
     parser.add_argument("--instance", default="")
+    parser.add_argument("--properties", type=Path, help="a file for TLS")
     try:
         Worker(parser.parse_args()).run()
     except (ProducerUnusable, KafkaException) as end:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tools.cluster.security import NO_SECURITY, Security, properties_file
 from tools.fetch.programs import Unavailable
 from tools.kafka.commands import kafka_jars, tool
 
 INPUT, OUTPUT, GROUP = "chain-in", "chain-out", "chain"
 ROOT = Path(__file__).resolve().parents[3]
 REST_S = 0.5
+WORKERS = "worker"
+"""The principal of all workers."""
 STACKS_S = 0.5
 """How long a worker takes to write its stacks."""
 JVM_FLAGS = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -30,6 +33,7 @@ class ChainConfig:
     folder: Path
     seed: int
     protocol: str = "classic"
+    security: Security = NO_SECURITY
 
     @property
     def journals(self) -> Path:
@@ -136,6 +140,9 @@ class PythonWorker(WorkerProcess):
             "journals": str(self.config.journals),
             "instance": instance,
         }
+        if properties := self.config.security.client(WORKERS):
+            path = properties_file(self.config.folder / f"worker-{self.number}.properties", properties)
+            options["properties"] = str(path)
         pairs = [part for key, value in options.items() for part in (f"--{key}", value)]
         return [sys.executable, "-m", "tools.crash.chain.worker", *pairs]
 

@@ -7,15 +7,18 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tools.cluster import view
 from tools.cluster.nodes import NodeCluster
+from tools.cluster.security import ADMIN, OBSERVER
 from tools.crash.chain.run import INPUT_PARTITIONS, Chain
 from tools.crash.chain.workers import ChainConfig, PythonWorker
 from tools.crash.cluster.gaps import GapMeter
+from tools.crash.cluster.rights import READER, SENDER, grant
 from tools.crash.ledger import Ledger, Partition
-from tools.crash.load import Reader, Sender, read_log
+from tools.crash.load import Reader, Renewal, Sender, read_log
 from tools.crash.rounds import Progress
 
 PARTITIONS = 3
@@ -55,6 +58,7 @@ class SteadySender(Sender):
         ledger: Ledger,
         settings: Mapping[str, Any],
     ) -> None:
+        self.renewal = Renewal()
         chosen = {**SENDER_SETTINGS, **SENDERS[number], **settings}
         super().__init__(number, bootstrap, partitions, ledger, chosen, RECORD_BYTES_MAX)
         self.meter = meter
@@ -66,13 +70,21 @@ class SteadySender(Sender):
 
     def send_all(self) -> None:
         while not self._ending.is_set():
+            self.renewal.perform(self._renew)
             due = time.monotonic() + PAUSE_S
             if self._outstanding < OUTSTANDING_MAX:
                 self._send_some(SENDS_PER_PAUSE)
             while (left := due - time.monotonic()) > 0:
                 self._producer.poll(left)
+        self._finish()
+
+    def _finish(self) -> None:
         if self._producer.flush(STUCK_S):
             self.ledger.fail(f"stuck: sender {self.number} has {len(self._producer)} sends without an answer")
+
+    def _renew(self) -> None:
+        self._finish()
+        self._producer = Producer(self._settings)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         super()._delivered(error, message)
@@ -121,16 +133,18 @@ class Clients:
         sender_settings: Mapping[str, Any],
     ) -> None:
         self.cluster = cluster
-        bootstrap = cluster.bootstrap
-        self.partitions = create_topics(bootstrap)
+        bootstrap, security = cluster.bootstrap, cluster.security
+        grant(bootstrap, security)
+        self.partitions = create_topics(bootstrap, security.client(ADMIN))
         self.ledger = Ledger(idempotent=frozenset(range(len(SENDERS))))
         self.meter = GapMeter(self.partitions)
+        settings = {**sender_settings, **security.client(SENDER)}
         self.senders = [
-            SteadySender(number, bootstrap, self.meter, self.partitions, self.ledger, sender_settings)
+            SteadySender(number, bootstrap, self.meter, self.partitions, self.ledger, settings)
             for number in range(len(SENDERS))
         ]
-        self.reader = Reader(bootstrap, self.partitions, self.ledger)
-        config = ChainConfig(bootstrap, folder, seed, "consumer")
+        self.reader = Reader(bootstrap, self.partitions, self.ledger, security.client(READER))
+        config = ChainConfig(bootstrap, folder, seed, "consumer", security)
         workers = [PythonWorker(number, config) for number in range(INPUT_PARTITIONS)]
         self.chain = Chain(cluster, config, [*workers], progress, REPLICAS)
         self.supervisor = Supervisor(self.chain)
@@ -140,11 +154,28 @@ class Clients:
         return self.ledger.violations + self.chain.verifier.violations
 
     def start(self) -> None:
+        self._wait_for_rights()
         for thread in (*self.senders, self.reader, *self.chain.threads, self.supervisor):
             thread.start()
         self.wait_for_progress(time.monotonic())
         # Faults begin when all clients work.
         self.chain.wait_for_output(1)
+
+    def _wait_for_rights(self) -> None:
+        """Until every broker has replayed the topics of the chain, which follow the ACLs in the metadata."""
+        deadline = time.monotonic() + STUCK_S
+        for node in self.cluster.running:
+            while node.is_broker and not self._knows_topics(node.bootstrap):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"node {node.number} does not know all topics after {STUCK_S:.0f} s")
+                time.sleep(0.05)
+
+    def _knows_topics(self, bootstrap: str) -> bool:
+        try:
+            known = view.state(bootstrap, self.cluster.security).partitions
+        except view.Unreachable:
+            return False
+        return known.keys() >= {*self.chain.inputs, *self.chain.outputs}
 
     def wait_for_progress(self, since: float) -> bool:
         """Wait until each partition has an acknowledged send after `since`, and the reader has records."""
@@ -173,8 +204,10 @@ class Clients:
         self._verify_logs()
 
     def _verify_logs(self) -> None:
+        observer = self.cluster.security.client(OBSERVER)
         for partition in self.partitions:
-            self.ledger.verify(partition, read_log(self.cluster.bootstrap, partition, self.ledger))
+            log = read_log(self.cluster.bootstrap, partition, self.ledger, observer)
+            self.ledger.verify(partition, log)
 
     def close(self) -> None:
         """End everything that is still running."""
@@ -187,12 +220,9 @@ class Clients:
         self.chain.close()
 
 
-def create_topics(bootstrap: str, settings: Mapping[str, str] | None = None) -> list[Partition]:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    new = [
-        NewTopic(name, PARTITIONS, REPLICAS, config={**config, **(settings or {})})
-        for name, config in TOPICS.items()
-    ]
+def create_topics(bootstrap: str, properties: Mapping[str, str]) -> list[Partition]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **properties})
+    new = [NewTopic(name, PARTITIONS, REPLICAS, config=config) for name, config in TOPICS.items()]
     for future in admin.create_topics(new).values():
         future.result(STUCK_S)
     return [(name, partition) for name in TOPICS for partition in range(PARTITIONS)]

@@ -170,18 +170,18 @@ POWER_CUT = Kind("power cut", 10, power_cut, (ALL_NODES,))
 
 def find_target(world: LoadedCluster, target: str) -> ClusterNode:
     """The node that has this role now."""
-    bootstrap, rng = world.cluster.bootstrap, world.rng
+    bootstrap, security, rng = world.cluster.bootstrap, world.cluster.security, world.rng
     if target == "controller":
-        return world.cluster.nodes[view.controller(bootstrap)[0]]
+        return world.cluster.nodes[view.controller(bootstrap, security)[0]]
     if target == "coordinator":
         transactional = rng.random() < 0.5
         node = (
-            view.transaction_coordinator(bootstrap, "w0")
+            view.transaction_coordinator(bootstrap, "w0", security)
             if transactional
-            else view.group_coordinator(bootstrap, GROUP)
+            else view.group_coordinator(bootstrap, GROUP, security)
         )
         return world.cluster.nodes[node]
-    state = view.state(bootstrap).partitions[rng.choice(world.clients.partitions)]
+    state = view.state(bootstrap, security).partitions[rng.choice(world.clients.partitions)]
     if target == "leader":
         return world.cluster.nodes[state.leader]
     followers = [number for number in state.replicas if number != state.leader]

@@ -3,12 +3,20 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import count, islice
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from runnel.broker.runtime.shards import java_hash
+from tools.cluster.security import Properties
 from tools.crash.chain.run import OFFSETS_PARTITIONS
 from tools.crash.cluster.clients import REPLICAS, SENDER_SETTINGS, STUCK_S
 from tools.crash.cluster.gaps import GapMeter
@@ -29,9 +37,11 @@ def groups_together() -> Iterator[str]:
 class Committed:
     """Groups with so many committed offsets in total, each in the same partition of `__consumer_offsets`."""
 
-    def __init__(self, bootstrap: str, offsets: int) -> None:
+    def __init__(self, bootstrap: str, offsets: int, properties: Properties) -> None:
         self.groups = list(islice(groups_together(), -(-offsets // PARTITIONS)))
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **CONNECTION})
+        self._admin = AdminClient(
+            {"bootstrap.servers": bootstrap, "log_level": 0, **CONNECTION, **properties}
+        )
         new = NewTopic(TOPIC, PARTITIONS, REPLICAS)
         self._admin.create_topics([new])[TOPIC].result(STUCK_S)
 
@@ -50,17 +60,13 @@ class Committed:
                 time.sleep(PAUSE_S)
 
     def _commit(self, numbers: list[int]) -> list[int]:
-        """Commit the offsets of these groups at once; those whose coordinator was moved meanwhile remain."""
+        """Commit the offsets of these groups at once; those whose coordinator was moved or is late remain."""
         futures = []
         for number in numbers:
             places = [TopicPartition(TOPIC, partition, number) for partition in range(PARTITIONS)]
             wanted = ConsumerGroupTopicPartitions(self.groups[number], places)
             futures += self._admin.alter_consumer_group_offsets([wanted]).values()
-        # An error of a partition is no error of the request.
-        done = [
-            all(place.error is None for place in future.result(STUCK_S).topic_partitions)
-            for future in futures
-        ]
+        done = [_is_committed(future) for future in futures]
         return [number for number, is_done in zip(numbers, done, strict=True) if not is_done]
 
     def verify(self) -> Iterator[str]:
@@ -74,17 +80,27 @@ class Committed:
                 yield f"group {group} has {len(found)} offsets of {PARTITIONS}, {wrong} of them wrong"
 
 
+def _is_committed(future: "Future[ConsumerGroupTopicPartitions]") -> bool:
+    try:
+        # An error of a partition is no error of the request.
+        return all(place.error is None for place in future.result(STUCK_S).topic_partitions)
+    except KafkaException as late:
+        if late.args[0].code() != KafkaError._TIMED_OUT:
+            raise
+        return False
+
+
 class Committer(threading.Thread):
     """Commits the offset of one partition over and over, and measures the time between two successes."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
+    def __init__(self, bootstrap: str, group: str, properties: Properties) -> None:
         super().__init__(name="committer", daemon=True)
         self.meter = GapMeter([METERED])
         self.commits = 0
         self._ending = threading.Event()
         timeouts = {key: value for key, value in SENDER_SETTINGS.items() if key.startswith("socket")}
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
-        self._consumer = Consumer({**settings, **CONNECTION, **timeouts, "log_level": 0})
+        self._consumer = Consumer({**settings, **CONNECTION, **timeouts, **properties, "log_level": 0})
 
     def run(self) -> None:
         self._consumer.assign([TopicPartition(*METERED)])

@@ -11,8 +11,10 @@ from confluent_kafka import KafkaException
 
 from tools.cluster import changes, view
 from tools.cluster.nodes import RUNNEL, ClusterNode, RunnelNode
+from tools.cluster.security import ADMIN
 from tools.crash.cluster.faults import START_TIMEOUT_S, kill_all
 from tools.crash.cluster.offsets import Committed, Committer
+from tools.crash.cluster.rights import COMMITTER
 from tools.crash.cluster.run import ClusterOutcome, finish, verify
 from tools.crash.cluster.world import SETTINGS, NotSettled, World, new_world
 from tools.crash.rounds import Progress
@@ -50,8 +52,12 @@ class Operations:
     def rolling_restart(self) -> None:
         """Each node is stopped and started, one after the other."""
         for node in list(self.world.cluster.nodes.values()):
-            self.measure("controlled stop", partial(self._stop, node))
-            self.measure("return of a node", partial(self._start, node))
+            self.restart(node)
+
+    def restart(self, node: ClusterNode) -> None:
+        """Stop and start one node."""
+        self.measure("controlled stop", partial(self._stop, node))
+        self.measure("return of a node", partial(self._start, node))
 
     def _stop(self, node: ClusterNode) -> str:
         began = time.monotonic()
@@ -150,14 +156,15 @@ class Operations:
 
     def move_coordinator(self, offsets: int) -> None:
         """kill -9 of a coordinator with many offsets: the gap is that of commits."""
-        bootstrap = self.world.cluster.bootstrap
-        committed = Committed(bootstrap, offsets)
+        bootstrap, security = self.world.cluster.bootstrap, self.world.cluster.security
+        committed = Committed(bootstrap, offsets, security.client(ADMIN))
         committed.commit()
         self.world.settle()
-        committer = Committer(bootstrap, committed.groups.pop())
+        committer = Committer(bootstrap, committed.groups.pop(), security.client(COMMITTER))
         committer.start()
         try:
-            node = self.world.cluster.nodes[view.group_coordinator(bootstrap, committed.groups[0])]
+            coordinator = view.group_coordinator(bootstrap, committed.groups[0], security)
+            node = self.world.cluster.nodes[coordinator]
             if not committer.wait_for_commit():
                 self.world.clients.ledger.fail("stuck: no commit succeeded before the coordinator was moved")
             committer.meter.begin()
@@ -184,14 +191,19 @@ def operations(
         if not is_kafka:
             running.add_worker()
 
-    return _under_load(folder, seed, progress, is_kafka, operate)
+    return under_load(folder, seed, progress, is_kafka, operate)
 
 
 def hand_overs(
-    folder: Path, share: float, seed: int, progress: Progress, is_kafka: bool = False
+    folder: Path,
+    share: float,
+    seed: int,
+    progress: Progress,
+    is_kafka: bool = False,
+    is_secured: bool = False,
 ) -> ClusterOutcome:
     """Only what moves leaders and coordinators."""
-    return _under_load(folder, seed, progress, is_kafka, lambda running: hand_over(running, share))
+    return under_load(folder, seed, progress, is_kafka, lambda running: hand_over(running, share), is_secured)
 
 
 def hand_over(running: Operations, share: float) -> None:
@@ -202,11 +214,17 @@ def hand_over(running: Operations, share: float) -> None:
     running.move_coordinator(round(OFFSETS * share))
 
 
-def _under_load(
-    folder: Path, seed: int, progress: Progress, is_kafka: bool, operate: Callable[[Operations], None]
+def under_load(
+    folder: Path,
+    seed: int,
+    progress: Progress,
+    is_kafka: bool,
+    operate: Callable[[Operations], None],
+    is_secured: bool = False,
 ) -> ClusterOutcome:
+    """A new cluster with clients while it is operated, and its verification."""
     began, outcome = time.monotonic(), ClusterOutcome()
-    with new_world(folder, seed, progress, SETTINGS, is_kafka) as world:
+    with new_world(folder, seed, progress, SETTINGS, is_kafka, is_secured) as world:
         world.start_clients(seed)
         try:
             world.settle()

@@ -9,6 +9,7 @@ from tools.crash.cluster import run
 from tools.crash.cluster.operations import hand_overs, operations
 from tools.crash.cluster.page import PAGE, exceeded, page
 from tools.crash.cluster.quiet import quiet
+from tools.crash.cluster.rotation import rotation
 from tools.crash.cluster.run import ClusterOutcome
 from tools.crash.rounds import Progress
 
@@ -21,28 +22,32 @@ def missing() -> str | None:
     return network.missing() or volumes.missing()
 
 
-def cluster(folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool = False) -> bool:
+def cluster(
+    folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool = False, is_secured: bool = False
+) -> bool:
     """All rounds, and with `is_kafka` some of them in Apache Kafka; a full run writes docs/FAILOVER.md."""
-    measured = rounds_of(folder / "runnel", rounds, seed, progress, is_kafka=False)
+    measured = rounds_of(folder / "runnel", rounds, seed, progress, False, is_secured)
     beside = None
     if is_kafka:
-        beside = rounds_of(folder / "kafka", rounds // KAFKA_SHARE, seed, progress, is_kafka=True).gaps
+        beside = rounds_of(folder / "kafka", rounds // KAFKA_SHARE, seed, progress, True, is_secured).gaps
     print("\n".join(f"  {line}" for line in measured.gaps.table()))
     for missed in exceeded(measured.gaps):
         print(f"  SLOW {missed}")
-    if rounds >= run.ROUNDS and not measured.violations:
+    if rounds >= run.ROUNDS and not measured.violations and not is_secured:
         PAGE.write_text(page(measured.gaps, measured.rounds, beside))
     return not measured.violations
 
 
-def rounds_of(folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool) -> ClusterOutcome:
+def rounds_of(
+    folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool, is_secured: bool
+) -> ClusterOutcome:
     """All rounds in three clusters: with default durability, through power cuts, and with hand-overs."""
-    name = "Apache Kafka" if is_kafka else "cluster"
+    name = ("Apache Kafka" if is_kafka else "cluster") + (" over mTLS" if is_secured else "")
     share = min(1.0, rounds / run.ROUNDS)
     parts: dict[str, Callable[[Path], ClusterOutcome]] = {
-        "faults": lambda part: run.faults(part, rounds, seed, progress, is_kafka),
-        "power cuts": lambda part: run.power_cuts(part, rounds, seed, progress, is_kafka),
-        "hand-overs": lambda part: hand_overs(part, share, seed, progress, is_kafka),
+        "faults": lambda part: run.faults(part, rounds, seed, progress, is_kafka, is_secured),
+        "power cuts": lambda part: run.power_cuts(part, rounds, seed, progress, is_kafka, is_secured),
+        "hand-overs": lambda part: hand_overs(part, share, seed, progress, is_kafka, is_secured),
     }
     whole = ClusterOutcome()
     for part, measure in parts.items():
@@ -58,6 +63,11 @@ def operate(folder: Path, share: float, seed: int, progress: Progress, is_kafka:
     """Restarts, growth and shrinking under load."""
     name = "Apache Kafka" if is_kafka else "cluster"
     return report(f"{name}, operations", operations(folder, share, seed, progress, is_kafka))
+
+
+def rotate(folder: Path, seed: int, progress: Progress) -> bool:
+    """All certificates are exchanged under load."""
+    return report("cluster over mTLS, rotation of certificates", rotation(folder, seed, progress))
 
 
 def keep_quiet(folder: Path, minutes: float, seed: int, progress: Progress, is_kafka: bool = False) -> bool:

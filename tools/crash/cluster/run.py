@@ -72,15 +72,20 @@ def possible(progress: Progress) -> Iterator[Kind]:
             progress(f"{kind.name} SKIPPED: {reason}")
 
 
-def faults(folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool) -> ClusterOutcome:
+def faults(
+    folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool, is_secured: bool
+) -> ClusterOutcome:
     """All kinds but power cuts, with the broker's default durability."""
     planned = plan(list(possible(progress)), rounds, seed)
-    return run_rounds(folder, planned, seed, progress, {}, is_kafka)
+    return run_rounds(folder, planned, seed, progress, {}, is_kafka, is_secured)
 
 
-def power_cuts(folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool) -> ClusterOutcome:
+def power_cuts(
+    folder: Path, rounds: int, seed: int, progress: Progress, is_kafka: bool, is_secured: bool
+) -> ClusterOutcome:
     """Power cuts of all nodes, each of which syncs before it acknowledges."""
-    return run_rounds(folder, plan([POWER_CUT], rounds, seed), seed, progress, COMMIT[is_kafka], is_kafka)
+    planned = plan([POWER_CUT], rounds, seed)
+    return run_rounds(folder, planned, seed, progress, COMMIT[is_kafka], is_kafka, is_secured)
 
 
 def run_rounds(
@@ -90,12 +95,13 @@ def run_rounds(
     progress: Progress,
     settings: Mapping[str, str],
     is_kafka: bool,
+    is_secured: bool,
 ) -> ClusterOutcome:
     """A new cluster through all rounds; the first violation ends it."""
     began, outcome = time.monotonic(), ClusterOutcome()
     # The ledger grows to millions of objects that stay: collections of them would pause the clients.
     gc.disable()
-    with new_world(folder, seed, progress, {**SETTINGS, **settings}, is_kafka) as world:
+    with new_world(folder, seed, progress, {**SETTINGS, **settings}, is_kafka, is_secured) as world:
         world.start_clients(seed)
         try:
             world.settle()

@@ -21,6 +21,7 @@ from tools.cluster.nodes import (
     RunnelNode,
     new_cluster_id,
 )
+from tools.cluster.security import NO_SECURITY, MutualTls
 from tools.crash.chain.run import SETTINGS as CHAIN_SETTINGS
 from tools.crash.cluster.clients import Clients
 from tools.crash.cluster.clocks import ShiftedClock
@@ -83,7 +84,7 @@ class LoadedCluster:
         brokers = [*(node.number for node in running), *workers]
         for node in running:
             try:
-                if unfinished := view.state(node.bootstrap).unfinished(brokers):
+                if unfinished := view.state(node.bootstrap, self.cluster.security).unfinished(brokers):
                     return f"node {node.number}: {unfinished}"
             except view.Unreachable as unreachable:
                 return f"node {node.number}: {unreachable}"
@@ -138,15 +139,16 @@ def new_world(
     progress: Progress,
     settings: Mapping[str, str] = SETTINGS,
     is_kafka: bool = False,
-    voters: Iterable[int] = VOTERS,
+    is_secured: bool = False,
 ) -> Iterator[World]:
     """A new cluster without clients, started; this process is in the clients' namespace meanwhile."""
-    voters = list(voters)
-    with network(voters) as joined, entered(NAMESPACES / joined.namespace(CLIENTS)):
-        controllers = {number: f"{joined.address(number)}:{CONTROLLER_PORT}" for number in voters}
-        blueprint = Blueprint(controllers, settings, new_cluster_id() if is_kafka else "")
+    with network(VOTERS) as joined, entered(NAMESPACES / joined.namespace(CLIENTS)):
+        controllers = {number: f"{joined.address(number)}:{CONTROLLER_PORT}" for number in VOTERS}
+        cluster_id = new_cluster_id() if is_kafka else ""
+        security = MutualTls(folder / "security") if is_secured else NO_SECURITY
+        blueprint = Blueprint(controllers, settings, cluster_id, security=security)
         world = World(
-            cluster=NodeCluster({}),
+            cluster=NodeCluster({}, security),
             network=joined,
             folder=folder,
             blueprint=blueprint,
@@ -155,7 +157,7 @@ def new_world(
             progress=progress,
         )
         try:
-            for number in voters:
+            for number in VOTERS:
                 world.add_node(number)
             world.cluster.start()
             yield world
