@@ -35,10 +35,16 @@ class BrokerProcess:
     """One `runnel serve` over one data folder; the port stays the same across restarts."""
 
     def __init__(
-        self, data_dir: Path, settings: Mapping[str, str] | None = None, log_path: Path | None = None
+        self,
+        data_dir: Path,
+        settings: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+        listeners: tuple[str, ...] = (),
     ) -> None:
         self.data_dir = data_dir
         self.settings = dict(settings or {})
+        self.listeners = listeners
+        """Listeners besides that without protection, such as SASL_PLAINTEXT://127.0.0.1:9094."""
         self.host = "127.0.0.1"
         self.port = free_port()
         self.environment: dict[str, str] = {}
@@ -58,7 +64,11 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         sets = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
-        serve = ["serve", "--data-dir", str(self.data_dir), "--listen", self.bootstrap]
+        serve = ["serve", "--data-dir", str(self.data_dir)]
+        if self.listeners:
+            serve += ["--set", "listeners=" + ",".join((f"PLAINTEXT://{self.bootstrap}", *self.listeners))]
+        else:
+            serve += ["--listen", self.bootstrap]
         return [str(Path(sys.executable).with_name("runnel")), *serve, *sets]
 
     @contextlib.contextmanager
