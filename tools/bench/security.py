@@ -145,7 +145,9 @@ def _brokers(
 
 def _settings(key_store: Path) -> dict[str, str]:
     """For both brokers."""
+    protocols = {name: name for name in ("PLAINTEXT", *PROTOCOLS)} | {"CONTROLLER": "PLAINTEXT"}
     return {
+        "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(key_store),
         "ssl.enabled.protocols": "TLSv1.3",
