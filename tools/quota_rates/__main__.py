@@ -28,7 +28,7 @@ from runnel.client.quotas import Quotas
 from tools.broker_process import BrokerProcess
 from tools.fetch.programs import missing
 from tools.kafka.commands import java, kafka_jars
-from tools.processes import child, unwind_when_ended
+from tools.processes import child, prefer, unwind_when_ended
 
 SETTINGS = {
     "quota.window.num": "2",
@@ -63,7 +63,7 @@ KINDS = {
     "fetch": Kind("consumer_byte_rate", 500_000, 50_000),
     "mutate": Kind("controller_mutation_rate", 10, 5),
     "time": Kind("request_percentage", 10, 100, is_shared=True),
-    "connect": Kind("connection_creation_rate", 5, 0, threads=16, is_shared=True),
+    "connect": Kind("connection_creation_rate", 10, 0, threads=24, is_shared=True),
 }
 CLIENTS = ("java", "librdkafka")
 
@@ -97,7 +97,7 @@ def using(kind: str, client: str, bootstrap: str) -> Iterator[Usage]:
     else:
         command = [sys.executable, "-m", "tools.quota_rates.clients", *map(str, arguments)]
     usage = Usage()
-    with child(command, stdout=subprocess.PIPE, text=True) as process:
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         threading.Thread(target=usage.read, args=(process.stdout,), daemon=True).start()
         deadline = time.monotonic() + FIRST_USE_TIMEOUT_S
         while not usage.has_begun:
@@ -179,6 +179,7 @@ def main() -> int:
         return 2
     are_kept = []
     with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "data", SETTINGS) as broker:
+        prefer(broker.pid)
         asyncio.run(prepare(broker.bootstrap))
         print(f"{'quota':<26}{'client':<12}{'limit':>10}{'measured':>24}{'difference':>20}")
         # Connections last: that quota is one of all clients.
