@@ -4,7 +4,7 @@
 
 Each client uses all it can get and reports how much that was. The share of the event loop that a client takes
 is not known to it: it is between the CPU time of the broker and that plus the time for which it waited for a
-processor, as the broker measures time and not CPU time. Rates are measured over two windows of a second
+processor, as the broker measures time and not CPU time. Rates are measured over three windows of a second
 instead of eleven, so that the bursts that they permit are small.
 """
 
@@ -31,7 +31,7 @@ from tools.kafka.commands import java, kafka_jars
 from tools.processes import child, prefer, unwind_when_ended
 
 SETTINGS = {
-    "quota.window.num": "2",
+    "quota.window.num": "3",
     "controller.quota.window.num": "2",
     "auto.create.topics.enable": "false",
 }
@@ -63,7 +63,7 @@ KINDS = {
     "fetch": Kind("consumer_byte_rate", 500_000, 50_000),
     "mutate": Kind("controller_mutation_rate", 10, 5),
     "time": Kind("request_percentage", 10, 100, is_shared=True),
-    "connect": Kind("connection_creation_rate", 10, 0, threads=24, is_shared=True),
+    "connect": Kind("connection_creation_rate", 5, 0, threads=16, is_shared=True),
 }
 CLIENTS = ("java", "librdkafka")
 
