@@ -105,9 +105,9 @@ class Bench:
 
     def load_once(self, verb: str, **options: object) -> tuple[Load, float]:
         """One window of a load, and the CPU seconds that the broker spent on it."""
-        options = {"port": self.running.port, "seconds": self.load_s, **self.connection, **options}
+        connection = {"port": self.running.port, **self.connection}
         with self.meter as meter:
-            load = loadgen.run(self.program, verb, **options)
+            load = loadgen.run(self.program, verb, **connection, seconds=self.load_s, **options)
         return load, meter.spent_s
 
     def load(self, workload: str, verb: str, **options: object) -> tuple[Load, float]:

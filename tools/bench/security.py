@@ -137,7 +137,7 @@ def _brokers(
         for system in systems:
             ports = {protocol: free_port() for protocol in PROTOCOLS}
             listeners = tuple(f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items())
-            running = system.launch(folder / system.name, _settings(node.pem) | settings, listeners)
+            running = system.launch(folder / system.name, {**_settings(node.pem), **settings}, listeners)
             stack.callback(running.stop)
             brokers.append(_secured(system.name, running, ports, program, seconds))
         yield brokers

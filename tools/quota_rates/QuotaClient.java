@@ -96,6 +96,7 @@ public class QuotaClient {
     }
 
     private static void connect(Properties settings) {
+        settings.put("reconnect.backoff.max.ms", 100);
         while (true)
             try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
                 // One request on a connection of its own; connections that are closed are opened again.

@@ -69,7 +69,8 @@ def mutate(config: dict[str, Any], partitions: int, used: Used) -> None:
 
 def connect(config: dict[str, Any], used: Used) -> None:
     while True:
-        client = Producer({**config, "log_level": 0})
+        # By default it waits for up to 10 seconds before it connects again.
+        client = Producer({**config, "log_level": 0, "reconnect.backoff.max.ms": 100})
         try:
             # One request on a connection of its own; connections that are closed are opened again.
             client.list_topics(timeout=60)
