@@ -103,7 +103,7 @@ class Bench:
         result, self.warm_ups[workload] = run_until_steady(window, figure, limit_s)
         return result
 
-    def load_once(self, verb: str, **options: object) -> tuple[Load, float]:
+    def load_once(self, verb: str, **options: Any) -> tuple[Load, float]:
         """One window of a load, and the CPU seconds that the broker spent on it."""
         connection = {"port": self.running.port, **self.connection}
         with self.meter as meter:

@@ -4,8 +4,8 @@
 
 Each client uses all it can get and reports how much that was. The share of the event loop that a client takes
 is not known to it: it is between the CPU time of the broker and that plus the time for which it waited for a
-processor, as the broker measures time and not CPU time. Rates are measured over three windows of a second
-instead of eleven, so that the bursts that they permit are small.
+processor, as the broker measures time and not CPU time. Most rates are measured over three windows of a
+second instead of eleven, so that the bursts that they permit are small.
 """
 
 import argparse
@@ -30,14 +30,7 @@ from tools.fetch.programs import missing
 from tools.kafka.commands import java, kafka_jars
 from tools.processes import child, prefer, unwind_when_ended
 
-SETTINGS = {
-    "quota.window.num": "3",
-    "controller.quota.window.num": "2",
-    "auto.create.topics.enable": "false",
-}
 TOLERANCE = 0.1
-SETTLE_S = 4.0
-"""From the first use to the measurement: the burst is over."""
 FIRST_USE_TIMEOUT_S = 120.0
 TOPIC = "limited"
 HOST = "127.0.0.1"
@@ -54,8 +47,15 @@ class Kind:
     size: int
     """Bytes of a record or of a fetch, or partitions of a topic."""
     threads: int = 1
+    windows: int = 3
+    """Samples of the rate."""
     is_shared: bool = False
     """Clients would share it, or what they use is measured at the broker: one after the other."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        windows = str(self.windows)
+        return {"quota.window.num": windows, "controller.quota.window.num": windows}
 
 
 KINDS = {
@@ -63,7 +63,7 @@ KINDS = {
     "fetch": Kind("consumer_byte_rate", 500_000, 50_000),
     "mutate": Kind("controller_mutation_rate", 10, 5),
     "time": Kind("request_percentage", 10, 100, is_shared=True),
-    "connect": Kind("connection_creation_rate", 5, 0, threads=16, is_shared=True),
+    "connect": Kind("connection_creation_rate", 5, 0, threads=16, windows=11, is_shared=True),
 }
 CLIENTS = ("java", "librdkafka")
 
@@ -114,11 +114,12 @@ def measured(kind: str, clients: tuple[str, ...], broker: BrokerProcess, seconds
         time.sleep(2.0 if kind == "time" else 0.0)
         idle_s = (loop_seconds(broker.pid)[0] - idle_s) / 2.0
         usages = [stack.enter_context(using(kind, client, broker.bootstrap)) for client in clients]
-        time.sleep(SETTLE_S)
+        # The burst is over when its sample is.
+        time.sleep(KINDS[kind].windows + 1)
         first = [len(usage.reports) - 1 for usage in usages]
         run_s, wait_s = loop_seconds(broker.pid)
         began = time.monotonic()
-        time.sleep(seconds)
+        time.sleep(max(seconds, 2 * KINDS[kind].windows))
         elapsed_s = time.monotonic() - began
         if kind != "time":
             return [[usage.rate(start)] for usage, start in zip(usages, first, strict=True)]
@@ -178,12 +179,13 @@ def main() -> int:
         print(*reasons, sep="\n", file=sys.stderr)
         return 2
     are_kept = []
-    with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "data", SETTINGS) as broker:
-        prefer(broker.pid)
-        asyncio.run(prepare(broker.bootstrap))
-        print(f"{'quota':<26}{'client':<12}{'limit':>10}{'measured':>24}{'difference':>20}")
-        # Connections last: that quota is one of all clients.
-        for kind in sorted(options.only, key=list(KINDS).index):
+    print(f"{'quota':<26}{'client':<12}{'limit':>10}{'measured':>24}{'difference':>20}")
+    for kind in options.only:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            broker = stack.enter_context(BrokerProcess(folder / "data", KINDS[kind].settings))
+            prefer(broker.pid)
+            asyncio.run(prepare(broker.bootstrap))
             asyncio.run(limit(broker.bootstrap, kind))
             for clients in [(each,) for each in CLIENTS] if KINDS[kind].is_shared else [CLIENTS]:
                 found = measured(kind, clients, broker, options.seconds)
