@@ -63,7 +63,7 @@ KINDS = {
     "fetch": Kind("consumer_byte_rate", 500_000, 50_000),
     "mutate": Kind("controller_mutation_rate", 10, 5),
     "time": Kind("request_percentage", 10, 100, is_shared=True),
-    "connect": Kind("connection_creation_rate", 5, 0, threads=16, windows=11, is_shared=True),
+    "connect": Kind("connection_creation_rate", 5, 0, threads=16, is_shared=True),
 }
 CLIENTS = ("java", "librdkafka")
 
