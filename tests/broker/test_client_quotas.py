@@ -357,6 +357,36 @@ def test_the_time_of_requests_and_responses_is_measured(quota_world):
     quota_world(scenario)
 
 
+def test_the_time_of_receiving_and_serving_is_charged_once(quota_world):
+    async def scenario(quotas: QuotaWorld) -> None:
+        await quotas.limit(CLIENT, request_percentage=50)
+        client = await quotas.world.connect()
+        await client.ask(MetadataRequest([], False), 12)
+        (connection,) = [each for each in quotas.world.listener.connections if each.session.meter is not None]
+        charged: list[float] = []
+        connection.session.meter = charged.append
+        frame = b"".join(request_frame(produce_to("events", (0, batch(bytes(300_000)))), 9, 1, "test"))
+        client.writer.write(frame[:100_000])
+        await until(lambda: connection.is_mid_request)
+        client.writer.write(frame[100_000:200_000])
+        await until(lambda: charged)
+        assert quotas.broker.partition("events", 0).log.end_offset == 0, "a part of a request is charged, too"
+        client.writer.write(frame[200_000:])
+        await client.receive_frame()
+        charged.clear()
+        began = asyncio.get_running_loop().time()
+        for _ in range(100):
+            await client.ask(MetadataRequest([], False), 12)
+        assert 0 < sum(charged) <= asyncio.get_running_loop().time() - began
+        charged.clear()
+        client.send(produce_to("events", (0, batch(b"x")), acks=0), 9)
+        client.sent.clear()
+        await until(lambda: quotas.broker.partition("events", 0).log.end_offset == 2)
+        assert charged == [], "exempt"
+
+    quota_world(scenario)
+
+
 def test_changes_take_effect_at_once_and_keep_what_was_used(quota_world):
     async def scenario(quotas: QuotaWorld) -> None:
         client = await quotas.world.connect()

@@ -1,6 +1,7 @@
 """Rates and token buckets: figures of Kafka's arithmetic, and the same as its samples taken literally."""
 
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,40 @@ def test_a_client_that_obeys_is_at_its_limit():
         now_ms += rate.throttle_ms(10_000, now_ms)
     # A burst of ten seconds at first.
     assert sent == pytest.approx(700_000, rel=0.05)
+
+
+@pytest.mark.parametrize("windows", [Windows(2, 1), Windows(3, 1), KAFKA])
+@pytest.mark.parametrize("limit", [5, 20])
+def test_connections_that_come_again_have_their_rate(windows: Windows, limit: int):
+    """Clients whose connections above the rate are held, closed and opened again."""
+    rate, accepted = SampledRate(windows, START_MS), 0
+    end_ms = START_MS + 200_000
+    clients = [(START_MS + index * 10, index) for index in range(4 * limit)]
+    heapify(clients)
+    while clients[0][0] < end_ms:
+        now_ms, index = clients[0]
+        rate.record(1, now_ms)
+        hold_ms = min(rate.throttle_ms(limit, now_ms), 1000)
+        if hold_ms:
+            rate.record(-1, now_ms)
+        else:
+            accepted += 1
+        heapreplace(clients, (now_ms + hold_ms + 50 + index % 7 * 20, index))
+    assert accepted / 200 == pytest.approx(limit, rel=0.1)
+
+
+@pytest.mark.parametrize("windows", [Windows(3, 1), KAFKA])
+@pytest.mark.parametrize("turn_ms", [1, 10, 20])
+def test_time_that_is_charged_after_its_turn_is_at_its_limit(windows: Windows, turn_ms: int):
+    rate, now_ms, used_ms = SampledRate(windows, START_MS), START_MS, 0
+    while now_ms < START_MS + 200_000:
+        # The throttle time is known before what the turn itself takes, and is a window at most.
+        throttle_ms = min(rate.throttle_ms(10, now_ms), 1000)
+        now_ms += turn_ms
+        used_ms += turn_ms
+        rate.record(turn_ms / 1000 * 100, now_ms)
+        now_ms += throttle_ms
+    assert used_ms / 200_000 == pytest.approx(0.1, rel=0.1)
 
 
 @dataclass

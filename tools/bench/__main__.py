@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.bench import clients, cluster, loadgen, measures, page, rebalance, transactions, workers
+from tools.bench import clients, cluster, loadgen, measures, page, rebalance, security, transactions, workers
 from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Meter, Runnel, System
@@ -54,7 +54,7 @@ PARTS = {
 def main() -> int:
     options = options_of(sys.argv[1:])
     unwind_when_ended()
-    if reasons := missing([loadgen.build, kafka_jars]):
+    if reasons := missing([loadgen.build, loadgen.libssl, kafka_jars]):
         print(*(f"make bench: {reason}" for reason in reasons), sep="\n", file=sys.stderr)
         return 2
     program = loadgen.build()
@@ -81,6 +81,8 @@ def main() -> int:
         results["rounds"], results["warm_up"] = measure(systems, folder, program, options)
         if "cluster" in (options.only or ["cluster"]):
             add_clusters(results, folder / "cluster", program, options)
+        if "security" in (options.only or ["security"]):
+            add_security(results, folder / "security", program, options)
         if "workers" in (options.only or ["workers"]):
             results["workers"] = workers.compare_workers(
                 folder / "workers", program, options.seconds, options.warm_up
@@ -106,7 +108,10 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the client records")
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1000, 10_000])
     parser.add_argument(
-        "--only", nargs="*", choices=[*PARTS, "rebalance", "cluster", "workers"], help="some parts, no page"
+        "--only",
+        nargs="*",
+        choices=[*PARTS, "rebalance", "cluster", "security", "workers"],
+        help="some parts, no page",
     )
     options = parser.parse_args(arguments)
     options.warm_up = WarmUpPlan()
@@ -163,11 +168,24 @@ def add_clusters(results: dict[str, Any], folder: Path, program: Path, options: 
         options.warm_up,
         CLUSTER_PARTITIONS[:1] if options.quick else CLUSTER_PARTITIONS,
     )
+    add_rounds(results, rounds, warm_ups)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_security(results: dict[str, Any], folder: Path, program: Path, options: argparse.Namespace) -> None:
+    """Brokers with TLS, SASL and ACLs, in as many rounds as the others."""
+    compared = security.compare_security(folder, program, options.rounds, options.seconds, options.warm_up)
+    add_rounds(results, *compared)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_rounds(
+    results: dict[str, Any], rounds: dict[str, list[Numbers]], warm_ups: dict[str, dict[str, str]]
+) -> None:
     for name, measured in rounds.items():
         for numbers, more in zip(results["rounds"][name], measured, strict=True):
             numbers |= more
         results["warm_up"][name] |= warm_ups[name]
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def start_up(system: System, folder: Path) -> Numbers:

@@ -1,6 +1,6 @@
 /* Load generator for brokers that speak Kafka's protocol: one thread, epoll, requests encoded in advance.
  *
- *   loadgen produce|fetch|latency key=value ...
+ *   loadgen produce|fetch|latency|connect key=value ...
  *
  * produce, fetch: a closed loop. Each connection keeps `in_flight` requests under way for `seconds`. In a cluster,
  *   `leaders` lists the port of each partition's leader; connections are spread over them, and each one produces
@@ -9,6 +9,11 @@
  *   latencies count from that moment: to the acknowledgement, and to its arrival at a consumer. Records that are
  *   due go out in one batch per partition, at most `in_flight` batches at once, as a producer with linger.ms=0
  *   sends them. What is due in the first `discard` seconds is not recorded.
+ *
+ * connect: opens connections, authenticates and closes them, in `processes` of one connection at a time.
+ *
+ * With `tls`, the path of OpenSSL's libssl, connections use TLS; with `mechanism` (PLAIN, SCRAM-SHA-512), `user` and
+ * `password` they authenticate first.
  *
  * Prints one line of JSON. Latencies are written as native 64-bit integers, in nanoseconds, to the files named by
  * `latencies` and, for arrivals at consumers, `arrivals`.
@@ -27,16 +32,19 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "loadgen_encoding.h"
+#include "loadgen_tls.h"
 
 enum {
     PRODUCE_VERSION = 9,
     FETCH_VERSION = 12,
     BATCH_BYTES_MAX = 16384,   /* of the open loop, as batch.size of Kafka's producer */
     RECEIVE_BYTES = 1 << 20,
+    TLS_RECORD_BYTES = 16384,
     HEAD_BYTES = 512,          /* of a response, as far as a closed loop reads it */
     RESPONSE_BYTES_MAX = 4 << 20,
     FETCH_WAIT_MS = 500,
@@ -191,6 +199,7 @@ static const uint8_t *partition_error(const uint8_t *response, int is_fetch) {
 
 struct connection {
     int socket, partition, is_fetch, wants_write;
+    void *tls;
     /* The partitions of a closed loop. */
     int *share, share_count;
     /* What is to be sent: up to `slots` requests of equal length in a ring, or (open loop) one buffer of bytes. */
@@ -211,14 +220,21 @@ static int poller;
 static uint8_t *receive_buffer;
 static uint64_t responses, bytes, errors, empty;
 
-static void open_connection(struct connection *connection, int port, size_t capacity) {
+/* A connected socket that blocks, with TLS and authenticated if the options say so. */
+static int connect_to(int port, void **tls) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connection->socket = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(connection->socket, (struct sockaddr *)&address, sizeof address))
-        fail("connect: %s", strerror(errno));
-    int one = 1;
-    setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    int connected = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    if (connect(connected, (struct sockaddr *)&address, sizeof address)) fail("connect: %s", strerror(errno));
+    setsockopt(connected, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    *tls = start_tls(connected);
+    const char *mechanism = text_option("mechanism", "");
+    if (*mechanism) authenticate(connected, *tls, mechanism, text_option("user", NULL), text_option("password", NULL));
+    return connected;
+}
+
+static void open_connection(struct connection *connection, int port, size_t capacity) {
+    connection->socket = connect_to(port, &connection->tls);
     fcntl(connection->socket, F_SETFL, O_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
     epoll_ctl(poller, EPOLL_CTL_ADD, connection->socket, &event);
@@ -235,6 +251,13 @@ static void want_write(struct connection *connection, int wants) {
 
 /* Bytes taken by the kernel; 0 if it takes no more now. */
 static size_t send_some(struct connection *connection, struct iovec *parts, int count) {
+    if (connection->tls) {
+        /* A record at most, of the first part: callers repeat it for the rest. */
+        int taken = openssl.SSL_write(connection->tls, parts->iov_base, (int)parts->iov_len);
+        if (taken <= 0 && openssl.SSL_get_error(connection->tls, taken) != TLS_WANT_WRITE) fail("SSL_write");
+        want_write(connection, taken <= 0);
+        return taken <= 0 ? 0 : (size_t)taken;
+    }
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t sent = sendmsg(connection->socket, &message, MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN) fail("send: %s", strerror(errno));
@@ -242,13 +265,28 @@ static size_t send_some(struct connection *connection, struct iovec *parts, int 
     return sent < 0 ? 0 : (size_t)sent;
 }
 
-/* Receive what is there, and call `on_response` for each complete response. */
+/* Receive what is there, up to a buffer; 0 if there is nothing. */
+static size_t receive_some(struct connection *connection) {
+    if (connection->tls == NULL) {
+        ssize_t count = recv(connection->socket, receive_buffer, RECEIVE_BYTES, 0);
+        if (count == 0 || (count < 0 && errno != EAGAIN)) fail("the broker closed a connection");
+        return count < 0 ? 0 : (size_t)count;
+    }
+    size_t end = 0;
+    while (RECEIVE_BYTES - end >= TLS_RECORD_BYTES) {
+        int count = openssl.SSL_read(connection->tls, receive_buffer + end, (int)(RECEIVE_BYTES - end));
+        if (count <= 0 && openssl.SSL_get_error(connection->tls, count) == TLS_WANT_READ) break;
+        if (count <= 0) fail("the broker closed a connection");
+        end += (size_t)count;
+    }
+    return end;
+}
+
+/* Call `on_response` for each complete response. */
 static void receive(struct connection *connection, void (*on_response)(struct connection *, int64_t)) {
-    ssize_t count = recv(connection->socket, receive_buffer, RECEIVE_BYTES, 0);
-    if (count < 0 && errno == EAGAIN) return;
-    if (count <= 0) fail("the broker closed a connection");
+    size_t end = receive_some(connection);
     int64_t at_ns = now_ns();
-    for (size_t at = 0, end = (size_t)count; at < end;) {
+    for (size_t at = 0; at < end;) {
         if (connection->prefix_bytes < 4) {
             connection->prefix[connection->prefix_bytes++] = receive_buffer[at++];
             if (connection->prefix_bytes == 4) {
@@ -275,6 +313,8 @@ static void receive(struct connection *connection, void (*on_response)(struct co
             on_response(connection, at_ns);
         }
     }
+    /* What TLS has taken in is not seen by the poller. */
+    if (connection->tls && RECEIVE_BYTES - end < TLS_RECORD_BYTES) receive(connection, on_response);
 }
 
 static void push_under_way(struct connection *connection, int64_t value, int64_t count) {
@@ -638,15 +678,53 @@ static double open_loop(void) {
     return (double)(now_ns() - start_ns) / 1e9;
 }
 
+/* Connections, one after the other */
+
+/* Opens and closes connections until the end; returns their number. */
+static uint64_t connect_until_end(int port) {
+    uint64_t count = 0;
+    while (now_ns() < end_ns) {
+        void *tls;
+        int connected = connect_to(port, &tls);
+        if (tls) {
+            openssl.SSL_shutdown(tls);
+            openssl.SSL_free(tls);
+        }
+        close(connected);
+        count++;
+    }
+    return count;
+}
+
+static double connect_loop(void) {
+    int port = (int)int_option("port", NULL), processes = (int)int_option("processes", "1"), results[2];
+    if (pipe(results)) fail("pipe: %s", strerror(errno));
+    int64_t start = now_ns();
+    end_ns = start + (int64_t)(real_option("seconds", NULL) * 1e9);
+    for (int i = 0; i < processes; i++)
+        if (fork() == 0) {
+            srand((unsigned)getpid());
+            uint64_t count = connect_until_end(port);
+            _exit(write(results[1], &count, sizeof count) != sizeof count);
+        }
+    for (int i = 0, status; i < processes; i++)
+        if (wait(&status) < 0 || status) errors++;
+    close(results[1]);
+    for (uint64_t count; read(results[0], &count, sizeof count) == sizeof count;) responses += count;
+    return (double)(now_ns() - start) / 1e9;
+}
+
 int main(int count, char **values) {
-    if (count < 2) fail("usage: loadgen produce|fetch|latency key=value ...");
+    if (count < 2) fail("usage: loadgen produce|fetch|latency|connect key=value ...");
     argument_count = count;
     argument_values = values;
-    topic = text_option("topic", NULL);
+    if (*text_option("tls", "")) load_openssl(text_option("tls", ""));
+    int connects = !strcmp(values[1], "connect");
+    topic = text_option("topic", connects ? "" : NULL);
     poller = epoll_create1(0);
     receive_buffer = allocate(RECEIVE_BYTES);
     int is_open = !strcmp(values[1], "latency");
-    double seconds = is_open ? open_loop() : closed_loop(!strcmp(values[1], "fetch"));
+    double seconds = connects ? connect_loop() : is_open ? open_loop() : closed_loop(!strcmp(values[1], "fetch"));
     write_samples(&latencies, text_option("latencies", ""));
     write_samples(&arrivals, text_option("arrivals", ""));
     printf("{\"requests\": %llu, \"bytes\": %llu, \"errors\": %llu, \"empty\": %llu, \"seconds\": %.6f}\n",

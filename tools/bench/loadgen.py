@@ -5,15 +5,17 @@ import hashlib
 import json
 import subprocess
 import tempfile
+from ctypes.util import find_library
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.bench.percentiles import percentiles_us
 from tools.fetch.cache import cached
-from tools.fetch.programs import find
+from tools.fetch.programs import Unavailable, find
 
-SOURCES = ("loadgen.c", "loadgen_encoding.h")
+SOURCES = ("loadgen.c", "loadgen_encoding.h", "loadgen_tls.h")
 PURPOSE = "compile the load generator of the benchmark"
+TLS_PURPOSE = "measure brokers over TLS"
 
 
 def build() -> Path:
@@ -22,7 +24,7 @@ def build() -> Path:
     digest = hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()[:12]
 
     def fill(folder: Path) -> None:
-        command = [compiler, "-O2", "-o", str(folder / "loadgen"), str(here / SOURCES[0])]
+        command = [compiler, "-O2", "-o", str(folder / "loadgen"), str(here / SOURCES[0]), "-ldl"]
         subprocess.run(command, check=True)
 
     return cached(f"loadgen-{digest}", fill) / "loadgen"
@@ -61,8 +63,21 @@ class Load:
         return percentiles_us(self.arrivals_ns)
 
 
+def libssl() -> Path:
+    """OpenSSL's library, which the program loads for TLS: that of this Python, or the system's."""
+    import ssl  # noqa: F401  # To be mapped.
+
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = Path(line.split(maxsplit=5)[-1])
+        if path.name.startswith("libssl"):
+            return path
+    if found := find_library("ssl"):
+        return Path(found)
+    raise Unavailable(f"OpenSSL (libssl.so) is not installed; it is needed to {TLS_PURPOSE}")
+
+
 def run(program: Path, verb: str, port: int, **options: object) -> Load:
-    """One load (produce, fetch or latency); the options are those of the program."""
+    """One load (produce, fetch, latency or connect); the options are those of the program."""
     with tempfile.TemporaryDirectory(prefix="runnel-loadgen-") as folder:
         files = {name: Path(folder) / name for name in ("latencies", "arrivals")}
         pairs = [f"{key}={value}" for key, value in {"port": port, **options, **files}.items()]

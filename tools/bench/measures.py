@@ -37,6 +37,8 @@ class Bench:
     warm_up: WarmUpPlan | None
     """None once the broker is warm and is measured."""
     warm_ups: dict[str, WarmUp] = field(default_factory=dict)
+    connection: Options = field(default_factory=dict)
+    """How the load generator connects, if not to the broker's port in clear text."""
 
     @property
     def bootstrap(self) -> str:
@@ -101,13 +103,18 @@ class Bench:
         result, self.warm_ups[workload] = run_until_steady(window, figure, limit_s)
         return result
 
+    def load_once(self, verb: str, **options: Any) -> tuple[Load, float]:
+        """One window of a load, and the CPU seconds that the broker spent on it."""
+        connection = {"port": self.running.port, **self.connection}
+        with self.meter as meter:
+            load = loadgen.run(self.program, verb, **connection, seconds=self.load_s, **options)
+        return load, meter.spent_s
+
     def load(self, workload: str, verb: str, **options: object) -> tuple[Load, float]:
         """A closed loop, and the CPU seconds that the broker spent on it."""
 
         def window() -> tuple[Load, float]:
-            with self.meter as meter:
-                load = loadgen.run(self.program, verb, self.running.port, seconds=self.load_s, **options)
-            return load, meter.spent_s
+            return self.load_once(verb, **options)
 
         return self.steady(workload, window, lambda result: result[0].requests_per_s)
 
@@ -140,10 +147,15 @@ def _requests(name: str, load: Load, cpu_s: float) -> Numbers:
 def bulk(bench: Bench) -> Numbers:
     """10 KB and 1 MB batches in, 1 MB chunks out."""
     medium: Options = {"connections": 8, "in_flight": 4, "topic": "bulk10k", "partitions": 8}
-    large: Options = {"connections": 4, "in_flight": 2, "topic": "bulk1m", "partitions": 4}
     numbers = _bulk_produce(bench, "produce_10k", medium, records=10)
     bench.delete("bulk10k")
-    numbers |= _bulk_produce(bench, "produce_1m", large, records=1000)
+    return numbers | large_batches(bench)
+
+
+def large_batches(bench: Bench) -> Numbers:
+    """1 MB batches in, 1 MB chunks out."""
+    large: Options = {"connections": 4, "in_flight": 2, "topic": "bulk1m", "partitions": 4}
+    numbers = _bulk_produce(bench, "produce_1m", large, records=1000)
     # Fifty batches of each partition, written a moment ago: they are in the page cache for both.
     end = min(50_000, bench.shortest("bulk1m", 4))
     fetched, cpu_s = bench.load(
@@ -165,18 +177,7 @@ def _bulk_produce(bench: Bench, name: str, options: Options, records: int) -> Nu
             bench.delete(topic)
         bench.create(topic, partitions)
         has_topic = True
-        with bench.meter as meter:
-            load = loadgen.run(
-                bench.program,
-                "produce",
-                bench.running.port,
-                seconds=bench.load_s,
-                records=records,
-                record_bytes=1000,
-                acks=1,
-                **options,
-            )
-        return load, meter.spent_s
+        return bench.load_once("produce", records=records, record_bytes=1000, acks=1, **options)
 
     produced, cpu_s = bench.steady(name, window, lambda result: result[0].mb_per_s)
     return _bytes(name, produced, cpu_s)
@@ -211,17 +212,13 @@ def _open_loop(bench: Bench, rate: int) -> tuple[Load, float]:
     # Its consumers read from the start: each window has a topic of its own.
     topic = f"latency-{secrets.token_hex(4)}"
     bench.create(topic, LATENCY_PARTITIONS)
-    with bench.meter as meter:
-        load = loadgen.run(
-            bench.program,
-            "latency",
-            bench.running.port,
-            topic=topic,
-            partitions=LATENCY_PARTITIONS,
-            rate=rate,
-            record_bytes=100,
-            seconds=bench.load_s,
-            discard=min(1.0, bench.load_s / 4),
-        )
+    load, cpu_s = bench.load_once(
+        "latency",
+        topic=topic,
+        partitions=LATENCY_PARTITIONS,
+        rate=rate,
+        record_bytes=100,
+        discard=min(1.0, bench.load_s / 4),
+    )
     bench.delete(topic)
-    return load, meter.spent_s
+    return load, cpu_s

@@ -45,7 +45,11 @@ class System(Protocol):
     name: str
     settings: str
 
-    def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> Running: ...
+    def launch(
+        self, folder: Path, settings: Mapping[str, str] = DEFAULTS, listeners: tuple[str, ...] = ()
+    ) -> Running:
+        """Start it with a PLAINTEXT listener and these."""
+        ...
 
 
 @dataclass(slots=True)
@@ -81,8 +85,11 @@ class Runnel:
     name: str = "Runnel"
     settings: str = "runnel serve, defaults (page cache: flush.policy=never)"
 
-    def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> RunnelRunning:
-        return RunnelRunning(BrokerProcess(folder / "data", settings).start(START_TIMEOUT_S))
+    def launch(
+        self, folder: Path, settings: Mapping[str, str] = DEFAULTS, listeners: tuple[str, ...] = ()
+    ) -> RunnelRunning:
+        broker = BrokerProcess(folder / "data", settings, listeners=listeners)
+        return RunnelRunning(broker.start(START_TIMEOUT_S))
 
 
 @dataclass(slots=True)
@@ -118,8 +125,10 @@ class Kafka:
         f"Apache Kafka {VERSION}, one KRaft node, G1, {HEAP} heap, defaults (page cache: no fsync)"
     )
 
-    def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> KafkaRunning:
-        return KafkaRunning(node.start(folder, settings))
+    def launch(
+        self, folder: Path, settings: Mapping[str, str] = DEFAULTS, listeners: tuple[str, ...] = ()
+    ) -> KafkaRunning:
+        return KafkaRunning(node.start(folder, settings, listeners=listeners))
 
 
 @dataclass(slots=True)

@@ -31,6 +31,45 @@ def cluster_rows(partitions: int) -> list[Row]:
     ]
 
 
+ACL_COUNTS = (10, 100_000)
+
+
+def security_rows() -> list[Row]:
+    """The lines of TLS, SASL and ACLs."""
+    return [
+        Row("tls_produce_1m_mbps", "TLS: produce 1 MB batches", "MB/s", True, 1.2, 1.0),
+        Row(
+            "tls_produce_1m_cpu_s_per_gb", "TLS: broker CPU per GB in, 1 MB batches", "s", False, 1 / 1.2, 1.0
+        ),
+        Row("tls_fetch_1m_mbps", "TLS: fetch 1 MB chunks", "MB/s", True, 1.2, 1.0),
+        Row("tls_fetch_1m_cpu_s_per_gb", "TLS: broker CPU per GB out, 1 MB chunks", "s", False, 1 / 1.2, 1.0),
+        Row(
+            "tls_produce_small_rps",
+            "TLS: produce 100 B, 16 connections x 8 in flight",
+            "req/s",
+            True,
+            1.2,
+            1.0,
+        ),
+        Row("tls_produce_small_cpu_us", "TLS: broker CPU per small produce", "µs", False),
+        Row("tls_fetch_small_rps", "TLS: fetch 100 B, 16 connections x 8 in flight", "req/s", True, 1.2, 1.0),
+        Row("tls_fetch_small_cpu_us", "TLS: broker CPU per small fetch", "µs", False),
+        Row("tls_produce_single_p50_us", "TLS: one produce in flight, p50", "µs", False),
+        Row("sasl_ssl_connections_per_s", "SASL_SSL connections, SCRAM-SHA-512", "conn/s", True, 1.2, 1.0),
+        Row("sasl_ssl_connection_cpu_us", "broker CPU per SASL_SSL connection", "µs", False),
+        Row("acls_none_produce_rps", "produce 100 B as a user, no authorizer", "req/s", True),
+        Row("acls_none_produce_cpu_us", "broker CPU of that", "µs", False),
+        *(row for count in ACL_COUNTS for row in _acl_rows(count)),
+    ]
+
+
+def _acl_rows(count: int) -> list[Row]:
+    return [
+        Row(f"acls_{count}_produce_rps", f"produce 100 B as a user, {count:,} ACLs", "req/s", True, 1.2, 1.0),
+        Row(f"acls_{count}_produce_cpu_us", "broker CPU of that", "µs", False),
+    ]
+
+
 ROWS = [
     Row("produce_small_rps", "produce 100 B, acks=1, 16 connections x 8 in flight", "req/s", True, 4, 2.5),
     Row("fetch_small_rps", "fetch 100 B, 16 connections x 8 in flight", "req/s", True, 6, 4),
@@ -66,6 +105,7 @@ ROWS = [
     Row("memory_peak_mb", "memory at most, whole run", "MB", False, 1 / 15, 1 / 8),
     Row("start_s", "start to first response", "s", False, 1 / 8, 1 / 4),
     *(row for partitions in CLUSTER_PARTITIONS for row in cluster_rows(partitions)),
+    *security_rows(),
 ]
 
 LATENCY_RATES = (500, 5_000, 50_000)

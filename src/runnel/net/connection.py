@@ -96,6 +96,7 @@ class Connection:
         self._mute_timer: asyncio.TimerHandle | None = None
         """The client is throttled until then: its requests are not read."""
         self._turn_began = 0.0
+        """When the event loop called; 0 if the time since then is not charged to the client."""
         self._is_paused = False
         """The socket is not watched for reading."""
         self._is_sending = False
@@ -125,6 +126,7 @@ class Connection:
         self.active_at = self._listener.now
         if self._is_paused:
             return
+        self._turn_began = monotonic()
         try:
             if self._is_full():
                 self._wait_or_close()
@@ -133,13 +135,18 @@ class Connection:
             else:
                 self._receive()
         except BlockingIOError:
-            return
+            pass
         except OSError as error:
             self.close(error.strerror or "connection lost")
         except Exception as bug:  # noqa: BLE001 - the listener logs it
             # A bug closes this connection only. Throttled, because a client may be able to repeat it.
             self._listener.warn("serving %s failed", self.session.client_host, bug=bug)
             self.close("internal error")
+        meter = self.session.meter
+        if meter is not None:
+            if self._turn_began:
+                meter(monotonic() - self._turn_began)
+            self._turn_began = 0.0
 
     def _wait_or_close(self) -> None:
         """Read nothing now, but detect that the peer has closed the connection."""
@@ -211,7 +218,6 @@ class Connection:
         replies: list[Reply] = []
         outcome = (0, "")
         goodbye: str | None = None
-        self._turn_began = monotonic()
         try:
             outcome = serve(replies)
         except CloseConnection as reason:
@@ -229,8 +235,9 @@ class Connection:
         session = self.session
         if session.is_metered:
             session.is_metered = False
-            if session.meter is not None:
-                session.meter(monotonic() - self._turn_began)
+        else:
+            # Its requests are exempt from the quota of time, if there is one.
+            self._turn_began = 0.0
         if session.throttle_ms:
             self._mute()
         if goodbye is not None:
@@ -396,7 +403,7 @@ class Connection:
             self._listener.loop.call_soon(self._resume)
 
     def _send(self, parts: Parts) -> None:
-        meter = self.session.meter
+        meter = None if self._turn_began else self.session.meter
         began = monotonic() if meter is not None else 0.0
         try:
             self._outbox.send(parts, self._listener.has_others_to_send_to(self._is_sending))
@@ -422,11 +429,15 @@ class Connection:
     def writable(self) -> None:
         """Event loop callback: the socket is writable."""
         self.active_at = self._listener.now
+        meter = self.session.meter
+        began = monotonic() if meter is not None else 0.0
         try:
             self._outbox.push(self._listener.has_others_to_send_to(self._is_sending))
         except OSError as error:
             self.close(error.strerror or "connection lost")
             return
+        if meter is not None:
+            meter(monotonic() - began)
         self._watch_writing()
         if self._is_paused or self._is_stalled:
             self._resume()

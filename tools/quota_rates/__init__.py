@@ -1,0 +1,1 @@
+"""Whether clients of other projects have the rates that their quotas permit."""
