@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.certificates import Authority, Identity
 from tools.broker_process import free_port
+from tools.certificates import CaFolder, KeyFiles
 from tools.kafka import node
 
 PLAIN_USER, SCRAM_USER = "alice", "bob"
@@ -23,8 +23,8 @@ class SecuredNode:
 
     plain_port: int
     ports: dict[str, int]
-    authority: Authority
-    client: Identity
+    ca: CaFolder
+    client: KeyFiles
 
     def bootstrap(self, protocol: str) -> str:
         return f"127.0.0.1:{self.ports[protocol]}"
@@ -35,7 +35,7 @@ class SecuredNode:
         if protocol != "SASL_PLAINTEXT":
             given |= {
                 "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.authority.certificate),
+                "ssl.truststore.location": str(self.ca.certificate),
             }
         if protocol == "SSL":
             given |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.client.pem)}
@@ -50,8 +50,8 @@ class SecuredNode:
 @contextmanager
 def secured_node(folder: Path) -> Iterator[SecuredNode]:
     """Start a node of Apache Kafka."""
-    authority = Authority(folder)
-    server = authority.sign("server", "127.0.0.1")
+    ca = CaFolder(folder)
+    server = ca.issue("server", "127.0.0.1")
     ports = {protocol: free_port() for protocol in PROTOCOLS}
     settings = {
         "listener.security.protocol.map": ",".join(
@@ -60,7 +60,7 @@ def secured_node(folder: Path) -> Iterator[SecuredNode]:
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(server.pem),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.certificate),
+        "ssl.truststore.location": str(ca.certificate),
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connections.max.reauth.ms": str(SESSION_MS),
@@ -87,6 +87,6 @@ def secured_node(folder: Path) -> Iterator[SecuredNode]:
         listeners=tuple(f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items()),
     )
     try:
-        yield SecuredNode(running.port, ports, authority, authority.sign("client"))
+        yield SecuredNode(running.port, ports, ca, ca.issue("client"))
     finally:
         running.stop()

@@ -25,9 +25,9 @@ func check(err error) {
 }
 
 func main() {
-	bootstrap, topic, authority := os.Args[1], os.Args[2], os.Args[3]
+	bootstrap, topic, ca := os.Args[1], os.Args[2], os.Args[3]
 	mechanism, user, secret := os.Args[4], os.Args[5], os.Args[6]
-	pem, err := os.ReadFile(authority)
+	pem, err := os.ReadFile(ca)
 	check(err)
 	secure := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	secure.RootCAs.AppendCertsFromPEM(pem)
