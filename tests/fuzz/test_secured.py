@@ -86,9 +86,7 @@ def test_changes_are_listed() -> None:
         ("OAUTHBEARER", b"n,,\1auth=Bearer a.b.AA\1\1", b"n,,\1auth=Bearer a.b.CA\1\1", False),
     ],
 )
-def test_which_tokens_are_equivalent(
-    mechanism: str, genuine: bytes, arrived: bytes, expected: bool
-) -> None:
+def test_which_tokens_are_equivalent(mechanism: str, genuine: bytes, arrived: bytes, expected: bool) -> None:
     assert has_same_credentials(mechanism, genuine, arrived) is expected
 
 

@@ -84,7 +84,7 @@ def test_ids_and_ports_are_compared_by_what_they_stand_for() -> None:
     assert found["brokers"][0]["port"] == "its port"
 
 
-def test_denials_that_tell_what_exists_are_found() -> None:
+def test_denials_that_reveal_what_exists_are_found() -> None:
     alike = [{"name": "here", "error_code": 29}, {"name": "gone", "error_code": 29}]
     assert list(revealing({"topics": alike})) == []
     assert list(revealing({"topics": [alike[0], {"name": "gone", "error_code": 3}]})) != []

@@ -36,7 +36,7 @@ _OLD_VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1")
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -48,7 +48,7 @@ class Finding(NamedTuple):
 
     severity: Severity
     name: str
-    """A word for it, the same in every release."""
+    """A stable identifier, the same in every release."""
     listener: str | None
     """None if it concerns the whole node."""
     consequence: str
@@ -85,7 +85,7 @@ class ListenerFacts:
 
 @dataclass(frozen=True, slots=True)
 class LooseFile:
-    """A file or directory of the node that other users of the machine may use."""
+    """A file or directory of the node that other users of the machine can access."""
 
     path: str
     what: str

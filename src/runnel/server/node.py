@@ -283,7 +283,7 @@ class Node:
             audit.topic = self._audit_topic = AuditTopic(broker, topic, queue_max)
 
     def _report_exposure(self) -> None:
-        """Say at every start what is open to everyone."""
+        """Log the findings of severity high."""
         for finding in findings(facts_of(self.settings, self.roles, time.time())):
             if finding.severity is Severity.HIGH:
                 where = f"listener {finding.listener}: " if finding.listener else ""
