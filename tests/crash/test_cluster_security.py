@@ -1,4 +1,4 @@
-"""The security of clusters that tools run: what nodes are configured with, and what connections meet."""
+"""The security of clusters that tools run: the settings of nodes, and the certificates they accept."""
 
 import ssl
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_all_listeners_of_a_secured_node_use_tls(tmp_path: Path) -> None:
     assert "PLAINTEXT" not in str(properties)
 
 
-def test_clear_text_is_as_it_was(tmp_path: Path) -> None:
+def test_a_node_without_security_uses_plaintext(tmp_path: Path) -> None:
     properties = Blueprint({1: "one:9093"}).properties(Place(1, HOST, tmp_path, tmp_path))
     assert properties["listeners"] == f"PLAINTEXT://{HOST}:9092,CONTROLLER://{HOST}:9093"
     assert properties["listener.security.protocol.map"] == "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"

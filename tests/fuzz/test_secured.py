@@ -24,7 +24,7 @@ EXPECTED = {
 }
 
 
-def test_a_secured_broker_outlives_all_kinds(tmp_path) -> None:
+def test_a_secured_broker_withstands_all_kinds(tmp_path) -> None:
     with secured_target(tmp_path) as target:
         for kind in KINDS:
             outcome = fuzz_secured(target, kind, 400, 11)

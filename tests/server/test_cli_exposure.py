@@ -1,4 +1,4 @@
-"""`runnel security check`: of a configuration, and of a running cluster; what a start says in its log."""
+"""`runnel security check`: of a configuration, and of a running cluster; what is logged at the start."""
 
 import logging
 import os

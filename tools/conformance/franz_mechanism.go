@@ -1,5 +1,5 @@
 // Produces and consumes one record with franz-go over TLS, authenticated by SASL or by a certificate.
-// Usage: franz_mechanism BOOTSTRAP TOPIC AUTHORITY MECHANISM USER SECRET
+// Usage: franz_mechanism BOOTSTRAP TOPIC CA MECHANISM USER SECRET
 // The secret is a password, or a token for OAUTHBEARER; for SSL, user and secret are the files of certificate and key.
 package main
 

@@ -83,7 +83,7 @@ class Rotation:
                 way = list(self.ways)[(number + node.number) % len(self.ways)]
                 self.running.measure(f"{step.name}: node", partial(self._rotate, node, step, way))
             self.running.measure(f"{step.name}: clients", self._renew_clients)
-            self._verify_calm(nodes[0].place.data, before.end_offset, step)
+            self._verify_stable(nodes[0].place.data, before.end_offset, step)
             self.running.restart(nodes[number % len(nodes)])
         self.running.rolling_restart()
 
@@ -156,7 +156,7 @@ class Rotation:
         clients.chain.wait_for_output(clients.chain.output_reader.records_read + 1)
         return f"in {time.monotonic() - began:.1f} s"
 
-    def _verify_calm(self, data: Path, offset: int, step: Step) -> None:
+    def _verify_stable(self, data: Path, offset: int, step: Step) -> None:
         """No broker may be fenced, and no controller elected."""
         changes = changes_since(data, offset)
         if changes.fencings:
