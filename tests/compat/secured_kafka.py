@@ -8,13 +8,13 @@ from pathlib import Path
 from tools.broker_process import free_port
 from tools.certificates import CaFolder, KeyFiles
 from tools.kafka import node
+from tools.settings import SCRAM_LOGIN, login_config, pem_stores, plain_users
 
 PLAIN_USER, SCRAM_USER = "alice", "bob"
 PASSWORD = "hunter2-of-a-test"
 PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SESSION_MS = 5_000
-_MODULES = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,10 @@ class SecuredNode:
                 "ssl.truststore.location": str(self.ca.certificate),
             }
         if protocol == "SSL":
-            given |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.client.pem)}
-            return given
-        is_plain = mechanism == "PLAIN"
-        module = f"{_MODULES}.plain.PlainLoginModule" if is_plain else f"{_MODULES}.scram.ScramLoginModule"
-        user = PLAIN_USER if is_plain else SCRAM_USER
-        jaas = f'{module} required username="{user}" password="{PASSWORD}";'
-        return given | {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+            return given | pem_stores(self.client.pem)
+        user = PLAIN_USER if mechanism == "PLAIN" else SCRAM_USER
+        login = login_config(mechanism, user, PASSWORD)
+        return given | {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
 
 
 @contextmanager
@@ -57,23 +54,16 @@ def secured_node(folder: Path) -> Iterator[SecuredNode]:
         "listener.security.protocol.map": ",".join(
             ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *(f"{name}:{name}" for name in PROTOCOLS))
         ),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(server.pem),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(ca.certificate),
+        **pem_stores(server.pem, ca.certificate),
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connections.max.reauth.ms": str(SESSION_MS),
     }
     for listener in ("sasl_plaintext", "sasl_ssl"):
         prefix = f"listener.name.{listener}"
-        settings[f"{prefix}.plain.sasl.jaas.config"] = (
-            f'{_MODULES}.plain.PlainLoginModule required user_{PLAIN_USER}="{PASSWORD}";'
-        )
+        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users({PLAIN_USER: PASSWORD})
         for mechanism in MECHANISMS[1:]:
-            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = (
-                f"{_MODULES}.scram.ScramLoginModule required;"
-            )
+            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{SCRAM_LOGIN};"
     users = [
         option
         for mechanism in MECHANISMS[1:]
