@@ -137,9 +137,9 @@ def test_a_new_file_is_used(quick_checks, files: Files, broker: Broker, caplog) 
 
 
 def admin_of(files: Files, bootstrap: str) -> AdminClient:
-    return AdminClient(
-        {"bootstrap.servers": bootstrap, "security.protocol": "SSL", "ssl.ca.location": files.truststore}
-    )
+    # Without its log: it may live longer than the broker, and log to the standard error of a later test.
+    tls = {"security.protocol": "SSL", "ssl.ca.location": files.truststore, "log_level": 0}
+    return AdminClient({"bootstrap.servers": bootstrap, **tls})
 
 
 def alter(admin: AdminClient, configs: dict[str, str | None]) -> None:
@@ -272,7 +272,8 @@ def test_listeners_with_different_protocols_show_their_own_addresses(files: File
                 config = {"bootstrap.servers": f"127.0.0.1:{port}"}
                 if listener != "PLAINTEXT":
                     config |= {"security.protocol": "SSL", "ssl.ca.location": files.truststore}
-                metadata = await asyncio.to_thread(AdminClient(config).list_topics, timeout=20)
+                client = AdminClient({**config, "log_level": 0})
+                metadata = await asyncio.to_thread(client.list_topics, timeout=20)
                 assert [broker.port for broker in metadata.brokers.values()] == [port]
 
     asyncio.run(scenario())
