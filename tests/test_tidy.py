@@ -25,6 +25,7 @@ def test_project_has_no_findings() -> None:
         ("src/string_utils.py", '"""A."""\n', "does not describe its contents"),
         ("src/a.py", "x = 1\n", "has no docstring"),
         ("tests/a.py", "# Who" + "ever waits is woken.\n", "use the term of the field"),
+        ("tools/a.py", "from tests.world import World\n", "imports tests"),
     ],
 )
 def test_each_rule_can_fail(path: str, text: str, complaint: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from runnel.client.loop_thread import LoopThread
 from runnel.testing import Broker
-from tests.certificates import Authority, Identity
+from tools.certificates import CaFolder, KeyFiles
 
 HOST = "127.0.0.1"
 
@@ -15,13 +15,11 @@ HOST = "127.0.0.1"
 class TlsProxy:
     """Accepts TLS on a free port and forwards the clear bytes to another; use as `with`."""
 
-    def __init__(
-        self, identity: Identity, authority: Authority, *, asks_for_certificates: bool = False
-    ) -> None:
+    def __init__(self, identity: KeyFiles, ca: CaFolder, *, asks_for_certificates: bool = False) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(identity.certificate, identity.key)
         if asks_for_certificates:
-            self.context.load_verify_locations(authority.certificate)
+            self.context.load_verify_locations(ca.certificate)
             self.context.verify_mode = ssl.CERT_REQUIRED
         self.target_port = 0
         self.port = 0

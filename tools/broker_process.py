@@ -77,7 +77,7 @@ class BrokerProcess:
         serve = ["serve", "--data-dir", str(self.data_dir)]
         if self.listeners:
             serve += ["--set", "listeners=" + ",".join((f"PLAINTEXT://{self.bootstrap}", *self.listeners))]
-        else:
+        elif "listeners" not in self.settings:
             serve += ["--listen", self.bootstrap]
         return [str(Path(sys.executable).with_name("runnel")), *serve, *sets]
 

@@ -1,4 +1,4 @@
-"""Style rules beyond the linters: sizes, reminders left behind, names without meaning, words to avoid."""
+"""Style rules beyond the linters: sizes, reminders left behind, names, words to avoid, imports of tests."""
 
 import ast
 import re
@@ -23,6 +23,7 @@ ODD_WORDS = ["an" + "ew", "every" + "body", "no" + "body", "some" + "body", "the
 ODD_WORD = re.compile(r"\b(" + "|".join([*ODD_WORDS, "whom" + "ever"]) + r")\b", re.IGNORECASE)
 # Pages that quote the names of other projects' tests.
 WORDS_UNCHECKED = ("docs/CONFORMANCE.md",)
+TESTS_IMPORT = re.compile(r"\s*(from|import) tests\b")
 HOLLOW_NAME = re.compile(r"(Manager|Helper|Utils?|Impl)$|^(Manager|Helper|Utils?)")
 HOLLOW_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl|misc|common)$")
 
@@ -36,6 +37,8 @@ def tidy_file(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: line has {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
         if found := REMINDER.search(line):
             yield f"{path}:{number}: {found[0]} left behind: finish it or file it"
+        if path.startswith(("src/", "tools/")) and TESTS_IMPORT.match(line):
+            yield f"{path}:{number}: imports tests: move what both need to tools/"
     yield from odd_words(path, lines)
     if HOLLOW_FILE.search(Path(path).stem):
         yield f"{path}:1: a file named {Path(path).stem} does not describe its contents"

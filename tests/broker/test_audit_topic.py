@@ -28,7 +28,7 @@ def test_what_does_not_fit_into_the_queue_is_counted(tell):
     tell(scenario, SETTINGS)
 
 
-def test_an_outage_is_reported_and_what_it_costs_too(tell, caplog):
+def test_an_outage_and_its_lost_events_are_reported(tell, caplog):
     caplog.set_level(logging.WARNING, "runnel.broker")
 
     async def scenario(world: Any) -> None:

@@ -148,7 +148,7 @@ def test_connections_follow_every_change(history, administrators, everyone, conn
                 world.check(session, resource_type, name)
 
 
-def test_what_a_connection_remembers_is_bounded_and_stays_right():
+def test_cached_decisions_are_bounded_and_stay_correct():
     authorizer = AclAuthorizer(frozenset(), allow_unlisted=False, is_audited=False)
     authorizer.replayed([acl_record(1, "t7", Operation.READ), acl_record(2, "t300", Operation.WRITE)])
     authorizer.loaded()

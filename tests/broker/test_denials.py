@@ -124,7 +124,7 @@ def test_partitions_are_refused_each_for_its_reason(secure):
     secure(scenario)
 
 
-def test_deletion_needs_both_rights_on_a_name(secure):
+def test_deletion_by_name_needs_delete_and_describe(secure):
     async def scenario(world: Any, acls: Acls) -> None:
         await acls.add("open-1", O.DESCRIBE)
         await acls.add("none", O.DESCRIBE)

@@ -104,7 +104,7 @@ def test_a_fetch_without_a_change_of_acls_returns_what_it_waited_for(secure):
     secure(scenario)
 
 
-def test_a_member_that_waits_for_others_is_not_told_of_them_after_a_revocation(secure):
+def test_a_waiting_member_receives_no_members_after_a_revocation(secure):
     async def scenario(world: Any, acls: Acls, root: Caller) -> None:
         alice = Caller(world, "alice")
         ids = await acls.add("g", Operation.READ, resource_type=ResourceType.GROUP)

@@ -186,9 +186,9 @@ PERMITTED: dict[Any, set[int]] = {
     failed_again: set(),
 }
 REFUSED_BY_CODE = {handshaken, half_way, authenticating_again, half_way_again, expired_and_half_way_again}
-"""States in which a client is told that its request is illegal."""
+"""States in which a request is rejected as illegal."""
 TOKENS_EXPECTED = {without_headers, half_way_without_headers}
-"""States in which a request is a wrong token."""
+"""States in which a request is rejected as an invalid token."""
 ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = (34).to_bytes(2, "big"), (35).to_bytes(2, "big")
 
 

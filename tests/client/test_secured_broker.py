@@ -4,25 +4,25 @@ import pytest
 
 from runnel.client import AuthenticationFailed, TlsFailed
 from runnel.testing import Broker
-from tests.certificates import Authority
+from tools.certificates import CaFolder
 
 PASSWORD = "hunter2-of-a-test"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
+def ca(tmp_path_factory):
+    return CaFolder(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def settings(authority):
-    server = authority.sign("server", "127.0.0.1")
+def settings(ca):
+    server = ca.issue("server", "127.0.0.1")
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": server.pem,
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority.certificate,
+        "ssl.truststore.location": ca.certificate,
     }
 
 
@@ -35,9 +35,9 @@ def pass_a_record(broker: Broker, properties: dict[str, str]) -> None:
         assert [message.value for message in client.read("orders")] == values
 
 
-def test_certificates_of_clients(authority, settings):
-    identity = authority.sign("client")
-    trust = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
+def test_certificates_of_clients(ca, settings):
+    identity = ca.issue("client")
+    trust = {"security.protocol": "SSL", "ssl.ca.location": str(ca.certificate)}
     with Broker({**settings, "ssl.client.auth": "required"}, security_protocol="SSL") as broker:
         pass_a_record(broker, {**trust, "ssl.keystore.location": str(identity.pem)})
         with pytest.raises(TlsFailed, match=r"ssl\.keystore\.location"):
@@ -46,7 +46,7 @@ def test_certificates_of_clients(authority, settings):
             broker.client(properties={"security.protocol": "SSL"})
 
 
-def test_sasl_over_tls(authority, settings):
+def test_sasl_over_tls(ca, settings):
     jaas = f'{MODULE} required username="alice" password="{PASSWORD}" user_alice="{PASSWORD}";'
     own = {
         **settings,
@@ -57,7 +57,7 @@ def test_sasl_over_tls(authority, settings):
     }
     given = {
         "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(authority.certificate),
+        "ssl.ca.location": str(ca.certificate),
         "sasl.mechanism": "PLAIN",
         "sasl.username": "alice",
         "sasl.password": PASSWORD,

@@ -13,28 +13,26 @@ from runnel.client.tls import new_context
 from runnel.messages.metadata import MetadataRequest, MetadataResponse
 from runnel.pipelines.source.connection import BlockingConnection
 from runnel.testing import Broker
-from tests.certificates import KEY_PASSWORD, Authority
 from tests.tls_proxy import TlsProxy, broker_behind
+from tools.certificates import KEY_PASSWORD, CaFolder
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
+def ca(tmp_path_factory) -> CaFolder:
+    return CaFolder(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def proxy(authority):
+def proxy(ca):
     """A broker behind TLS with client certificates."""
-    proxy = TlsProxy(
-        authority.sign("server", "127.0.0.1", "localhost"), authority, asks_for_certificates=True
-    )
+    proxy = TlsProxy(ca.issue("server", "127.0.0.1", "localhost"), ca, asks_for_certificates=True)
     with broker_behind(proxy):
         yield proxy
 
 
 @pytest.fixture(scope="module")
-def client(authority):
-    return authority.sign("client")
+def client(ca):
+    return ca.issue("client")
 
 
 def topics_of(port: int, properties: dict[str, str], host: str = "127.0.0.1") -> int:
@@ -43,11 +41,11 @@ def topics_of(port: int, properties: dict[str, str], host: str = "127.0.0.1") ->
         return len(connected.run(lambda cluster: cluster.topics()))
 
 
-def forms(authority: Authority, client) -> dict[str, dict[str, str]]:
+def forms(ca: CaFolder, client) -> dict[str, dict[str, str]]:
     def one_line(path: Path) -> str:
         return path.read_text().replace("\n", " ")
 
-    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority.certificate)}
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(ca.certificate)}
     return {
         "pem": {**trust, "ssl.keystore.type": "PEM", "ssl.keystore.location": str(client.pem)},
         "pkcs12": {
@@ -57,19 +55,19 @@ def forms(authority: Authority, client) -> dict[str, dict[str, str]]:
             "ssl.keystore.password": KEY_PASSWORD,
         },
         "librdkafka": {
-            "ssl.ca.location": str(authority.certificate),
+            "ssl.ca.location": str(ca.certificate),
             "ssl.certificate.location": str(client.certificate),
             "ssl.key.location": str(client.encrypted_key),
             "ssl.key.password": KEY_PASSWORD,
         },
         "inline": {
-            "ssl.truststore.certificates": one_line(authority.certificate),
+            "ssl.truststore.certificates": one_line(ca.certificate),
             "ssl.keystore.key": one_line(client.encrypted_key),
             "ssl.keystore.certificate.chain": one_line(client.certificate),
             "ssl.key.password": KEY_PASSWORD,
         },
         "references": {
-            "ssl.ca.pem": f"${{file:{authority.certificate}}}",
+            "ssl.ca.pem": f"${{file:{ca.certificate}}}",
             "ssl.key.pem": f"${{file:{client.key}}}",
             "ssl.certificate.pem": f"${{file:{client.certificate}}}",
         },
@@ -77,20 +75,20 @@ def forms(authority: Authority, client) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("form", ["pem", "pkcs12", "librdkafka", "inline", "references"])
-def test_keys_and_certificates(proxy, authority, client, form):
-    assert topics_of(proxy.port, forms(authority, client)[form]) == 0
+def test_keys_and_certificates(proxy, ca, client, form):
+    assert topics_of(proxy.port, forms(ca, client)[form]) == 0
 
 
-def test_a_task_of_spark_connects_in_the_same_way(proxy, authority, client):
-    security = security_of({"security.protocol": "SSL", **forms(authority, client)["pem"]})
+def test_a_task_of_spark_connects_in_the_same_way(proxy, ca, client):
+    security = security_of({"security.protocol": "SSL", **forms(ca, client)["pem"]})
     connection = BlockingConnection("127.0.0.1", proxy.port, client_id="t", timeout_s=10, security=security)
     with connection:
         answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse)
         assert answer.brokers[0].port == proxy.port
 
 
-def test_a_trusted_folder_and_the_versions_of_tls(authority, client, proxy):
-    properties = {**forms(authority, client)["pem"], "ssl.enabled.protocols": "TLSv1.2"}
+def test_a_trusted_folder_and_the_versions_of_tls(ca, client, proxy):
+    properties = {**forms(ca, client)["pem"], "ssl.enabled.protocols": "TLSv1.2"}
     context = new_context(ClientProperties(properties))
     assert (context.minimum_version, context.maximum_version) == (
         ssl.TLSVersion.TLSv1_2,
@@ -98,7 +96,7 @@ def test_a_trusted_folder_and_the_versions_of_tls(authority, client, proxy):
     )
     assert topics_of(proxy.port, properties) == 0
     with pytest.raises(TlsFailed, match="certificate"):
-        topics_of(proxy.port, {**properties, "ssl.truststore.location": str(authority.folder)})
+        topics_of(proxy.port, {**properties, "ssl.truststore.location": str(ca.folder)})
 
 
 def both_ways(port: int, properties: dict[str, str], host: str = "127.0.0.1") -> list[ClientError]:
@@ -115,15 +113,15 @@ def both_ways(port: int, properties: dict[str, str], host: str = "127.0.0.1") ->
     return [*errors, refused.value]
 
 
-def test_an_unknown_authority(proxy, client, tmp_path):
-    stranger = Authority(tmp_path, "stranger")
+def test_an_unknown_ca(proxy, client, tmp_path):
+    stranger = CaFolder(tmp_path, "stranger")
     for error in both_ways(proxy.port, {"ssl.ca.location": str(stranger.certificate)}):
         assert isinstance(error, TlsFailed) and not error.retriable
         assert "was not verified" in str(error) and "ssl.truststore.location" in str(error)
 
 
-def test_another_host_name(proxy, authority, client):
-    pem = forms(authority, client)["pem"]
+def test_another_host_name(proxy, ca, client):
+    pem = forms(ca, client)["pem"]
     # All of 127.0.0.0/8 is this machine.
     for error in both_ways(proxy.port, pem, "127.0.0.2"):
         assert isinstance(error, TlsFailed)
@@ -131,14 +129,14 @@ def test_another_host_name(proxy, authority, client):
         assert "ssl.endpoint.identification.algorithm" in str(error)
 
 
-def test_no_certificate_of_the_client(proxy, authority):
-    for error in both_ways(proxy.port, {"ssl.ca.location": str(authority.certificate)}):
+def test_no_certificate_of_the_client(proxy, ca):
+    for error in both_ways(proxy.port, {"ssl.ca.location": str(ca.certificate)}):
         # A server may close the connection without saying why.
         assert isinstance(error, TlsFailed | ConnectionLost) and "ssl.keystore.location" in str(error)
 
 
-def test_tls_to_a_listener_without(runnel_session: Broker, authority):
-    for error in both_ways(runnel_session.port, {"ssl.ca.location": str(authority.certificate)}):
+def test_tls_to_a_listener_without(runnel_session: Broker, ca):
+    for error in both_ways(runnel_session.port, {"ssl.ca.location": str(ca.certificate)}):
         assert isinstance(error, (TlsFailed, NoBrokerAvailable)) and "security.protocol" in str(error)
 
 
@@ -147,16 +145,16 @@ def test_clear_text_to_a_tls_listener(proxy):
         SyncClient(f"127.0.0.1:{proxy.port}", timeout_s=5).close()
 
 
-def test_an_expired_certificate(authority):
-    identity = authority.sign("expired", "127.0.0.1", is_expired=True)
-    with TlsProxy(identity, authority) as proxy:
-        for error in both_ways(proxy.port, {"ssl.ca.location": str(authority.certificate)}):
+def test_an_expired_certificate(ca):
+    identity = ca.issue("expired", "127.0.0.1", is_expired=True)
+    with TlsProxy(identity, ca) as proxy:
+        for error in both_ways(proxy.port, {"ssl.ca.location": str(ca.certificate)}):
             assert "certificate has expired" in str(error)
 
 
-def test_checks_can_be_switched_off(authority, tmp_path):
-    identity = Authority(tmp_path, "unknown").sign("elsewhere", "elsewhere.example")
-    proxy = TlsProxy(identity, authority)
+def test_checks_can_be_switched_off(ca, tmp_path):
+    identity = CaFolder(tmp_path, "unknown").issue("elsewhere", "elsewhere.example")
+    proxy = TlsProxy(identity, ca)
     with broker_behind(proxy):
         with pytest.raises(TlsFailed):
             topics_of(proxy.port, {"ssl.ca.location": str(tmp_path / "unknown.crt")})
@@ -201,10 +199,10 @@ def test_checks_can_be_switched_off(authority, tmp_path):
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "neither https nor empty"),
     ],
 )
-def test_unusable_properties(authority, client, properties, message):
-    (authority.folder / "java.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    (authority.folder / "binary").write_bytes(b"\xff\xff")
-    given = {name: value.replace("FOLDER", str(authority.folder)) for name, value in properties.items()}
+def test_unusable_properties(ca, client, properties, message):
+    (ca.folder / "java.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    (ca.folder / "binary").write_bytes(b"\xff\xff")
+    given = {name: value.replace("FOLDER", str(ca.folder)) for name, value in properties.items()}
     with pytest.raises(InvalidProperty, match=message) as refused:
         new_context(ClientProperties(given))
     assert "hunter2" not in str(refused.value)

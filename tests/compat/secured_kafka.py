@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.certificates import Authority, Identity
 from tools.broker_process import free_port
+from tools.certificates import CaFolder, KeyFiles
 from tools.kafka import node
+from tools.settings import SCRAM_LOGIN, login_config, pem_stores, plain_users
 
 PLAIN_USER, SCRAM_USER = "alice", "bob"
 PASSWORD = "hunter2-of-a-test"
 PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SESSION_MS = 5_000
-_MODULES = "org.apache.kafka.common.security"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class SecuredNode:
 
     plain_port: int
     ports: dict[str, int]
-    authority: Authority
-    client: Identity
+    ca: CaFolder
+    client: KeyFiles
 
     def bootstrap(self, protocol: str) -> str:
         return f"127.0.0.1:{self.ports[protocol]}"
@@ -35,45 +35,35 @@ class SecuredNode:
         if protocol != "SASL_PLAINTEXT":
             given |= {
                 "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.authority.certificate),
+                "ssl.truststore.location": str(self.ca.certificate),
             }
         if protocol == "SSL":
-            given |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.client.pem)}
-            return given
-        is_plain = mechanism == "PLAIN"
-        module = f"{_MODULES}.plain.PlainLoginModule" if is_plain else f"{_MODULES}.scram.ScramLoginModule"
-        user = PLAIN_USER if is_plain else SCRAM_USER
-        jaas = f'{module} required username="{user}" password="{PASSWORD}";'
-        return given | {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+            return given | pem_stores(self.client.pem)
+        user = PLAIN_USER if mechanism == "PLAIN" else SCRAM_USER
+        login = login_config(mechanism, user, PASSWORD)
+        return given | {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
 
 
 @contextmanager
 def secured_node(folder: Path) -> Iterator[SecuredNode]:
     """Start a node of Apache Kafka."""
-    authority = Authority(folder)
-    server = authority.sign("server", "127.0.0.1")
+    ca = CaFolder(folder)
+    server = ca.issue("server", "127.0.0.1")
     ports = {protocol: free_port() for protocol in PROTOCOLS}
     settings = {
         "listener.security.protocol.map": ",".join(
             ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *(f"{name}:{name}" for name in PROTOCOLS))
         ),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(server.pem),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.certificate),
+        **pem_stores(server.pem, ca.certificate),
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connections.max.reauth.ms": str(SESSION_MS),
     }
     for listener in ("sasl_plaintext", "sasl_ssl"):
         prefix = f"listener.name.{listener}"
-        settings[f"{prefix}.plain.sasl.jaas.config"] = (
-            f'{_MODULES}.plain.PlainLoginModule required user_{PLAIN_USER}="{PASSWORD}";'
-        )
+        settings[f"{prefix}.plain.sasl.jaas.config"] = plain_users({PLAIN_USER: PASSWORD})
         for mechanism in MECHANISMS[1:]:
-            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = (
-                f"{_MODULES}.scram.ScramLoginModule required;"
-            )
+            settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{SCRAM_LOGIN};"
     users = [
         option
         for mechanism in MECHANISMS[1:]
@@ -87,6 +77,6 @@ def secured_node(folder: Path) -> Iterator[SecuredNode]:
         listeners=tuple(f"{protocol}://127.0.0.1:{port}" for protocol, port in ports.items()),
     )
     try:
-        yield SecuredNode(running.port, ports, authority, authority.sign("client"))
+        yield SecuredNode(running.port, ports, ca, ca.issue("client"))
     finally:
         running.stop()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.compat.test_java_tools import TOOLS, tool
-from tests.security import issuer
 from tests.security.sasl_node import sasl_node
+from tools import token_issuer
 from tools.kafka.commands import SHORT_LIVED, java
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_jars")]
@@ -30,7 +30,7 @@ def node(tmp_path_factory):
         # Short sessions: Java's clients authenticate again while they run.
         "connections.max.reauth.ms": "3000",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        **issuer.settings(issuer.write_keys(folder / "keys.json")),
+        **token_issuer.settings(token_issuer.write_keys(folder / "keys.json")),
     }
     with sasl_node(str(folder / "data"), settings) as node:
         yield node
@@ -81,7 +81,7 @@ def test_a_wrong_password_is_reported_as_such(node, tmp_path) -> None:
 def test_a_java_client_produces_and_consumes(node, tmp_path, mechanism) -> None:
     """The test of latency sends each record and reads it before the next."""
     token = tmp_path / "token.jwt"
-    token.write_text(issuer.token(subject="bob"))
+    token.write_text(token_issuer.token(subject="bob"))
     lines = ["security.protocol=SASL_PLAINTEXT", f"sasl.mechanism={mechanism}"]
     if mechanism == "OAUTHBEARER":
         handler = f"{LOGIN}.oauthbearer.OAuthBearerLoginCallbackHandler"

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from tests.security import issuer
 from tests.security.sasl_node import PASSWORDS, sasl_node
+from tools import token_issuer
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 TIMEOUT_S = 30
@@ -26,7 +26,7 @@ def bootstrap(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sasl-clients")
     settings = {
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        **issuer.settings(issuer.write_keys(folder / "keys.json")),
+        **token_issuer.settings(token_issuer.write_keys(folder / "keys.json")),
     }
     with sasl_node(str(folder / "data"), settings) as node:
         yield f"127.0.0.1:{node.ports['SASL_PLAINTEXT']}"
@@ -39,7 +39,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self.key = key
 
     def token(self) -> str:
-        return issuer.token(self.key)
+        return token_issuer.token(self.key)
 
 
 class AsyncTokens(AsyncTokenProvider):  # type: ignore[misc]
@@ -49,12 +49,12 @@ class AsyncTokens(AsyncTokenProvider):  # type: ignore[misc]
         self.key = key
 
     async def token(self) -> str:
-        return issuer.token(self.key)
+        return token_issuer.token(self.key)
 
 
 def key_of(password: str):
     """The key that signs the tokens of a client: that of a stranger instead of a wrong password."""
-    return issuer.KEY if password == PASSWORDS["bob"] else issuer.STRANGER
+    return token_issuer.KEY if password == PASSWORDS["bob"] else token_issuer.STRANGER
 
 
 def confluent(bootstrap: str, mechanism: str, password: str) -> dict:
@@ -63,7 +63,10 @@ def confluent(bootstrap: str, mechanism: str, password: str) -> dict:
             "bootstrap.servers": bootstrap,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": mechanism,
-            "oauth_cb": lambda _: (issuer.token(key_of(password)), time.time() + issuer.LIFETIME_S),
+            "oauth_cb": lambda _: (
+                token_issuer.token(key_of(password)),
+                time.time() + token_issuer.LIFETIME_S,
+            ),
             "log_level": 0,
         }
     return {

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from runnel.testing import Broker
-from tests.tls.certificates import Authority, Issued, name
+from tools.certificates import CertificateAuthority, Issued, distinguished_name
 from tools.kafka import commands
 
 VALUES = [b"%d" % number + b"x" * 100_000 for number in range(30)]
@@ -26,11 +26,11 @@ class Secured:
 
     broker: Broker
     folder: Path
-    authority: Authority
+    ca: CertificateAuthority
     client: Issued
 
     @property
-    def ca(self) -> str:
+    def trust_store(self) -> str:
         return str(self.folder / "ca.pem")
 
     @property
@@ -44,26 +44,26 @@ class Secured:
 
 @pytest.fixture(scope="module", params=["none", "required"])
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder, authority = tmp_path_factory.mktemp("tls"), Authority()
-    client = authority.issue(name("alice", O="Example"))
+    folder, ca = tmp_path_factory.mktemp("tls"), CertificateAuthority()
+    client = ca.issue(distinguished_name("alice", O="Example"))
     (folder / "client.crt").write_bytes(client.chain_pem())
     (folder / "client.key").write_bytes(client.key_pem())
     settings = {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": authority.issue("broker", is_rsa=True).write(folder / "node.pem"),
+        "ssl.keystore.location": ca.issue("broker", is_rsa=True).write(folder / "node.pem"),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority.write(folder / "ca.pem"),
+        "ssl.truststore.location": ca.write(folder / "ca.pem"),
         "ssl.client.auth": request.param,
     }
     with Broker(settings, security_protocol="SSL") as broker:
-        yield Secured(broker, folder, authority, client)
+        yield Secured(broker, folder, ca, client)
 
 
 def test_confluent_kafka(secured: Secured) -> None:
     config = {
         "bootstrap.servers": secured.broker.bootstrap_servers,
         "security.protocol": "SSL",
-        "ssl.ca.location": secured.ca,
+        "ssl.ca.location": secured.trust_store,
         "ssl.certificate.location": secured.certificate,
         "ssl.key.location": secured.key,
     }
@@ -86,7 +86,7 @@ def test_kafka_python(secured: Secured) -> None:
     config = {
         "bootstrap_servers": secured.broker.bootstrap_servers,
         "security_protocol": "SSL",
-        "ssl_cafile": secured.ca,
+        "ssl_cafile": secured.trust_store,
         "ssl_certfile": secured.certificate,
         "ssl_keyfile": secured.key,
     }
@@ -108,7 +108,7 @@ def test_kafka_python(secured: Secured) -> None:
 
 
 def test_aiokafka(secured: Secured) -> None:
-    context = ssl.create_default_context(cafile=secured.ca)
+    context = ssl.create_default_context(cafile=secured.trust_store)
     context.load_cert_chain(secured.certificate, secured.key)
 
     async def scenario() -> list[bytes]:
@@ -135,7 +135,9 @@ def test_aiokafka(secured: Secured) -> None:
 @pytest.mark.parametrize("uses_tls", [True, False])
 def test_clients_that_do_not_trust_the_broker_or_do_not_use_tls(secured: Secured, uses_tls: bool) -> None:
     errors: list[int] = []
-    config = {"security.protocol": "SSL", "ssl.ca.pem": Authority("Others").pem()} if uses_tls else {}
+    config = (
+        {"security.protocol": "SSL", "ssl.ca.pem": CertificateAuthority("Others").pem()} if uses_tls else {}
+    )
     producer = Producer(
         {
             "bootstrap.servers": secured.broker.bootstrap_servers,
@@ -165,7 +167,7 @@ def test_kafkas_own_tools(secured: Secured) -> None:
     server = ["--bootstrap-server", secured.broker.bootstrap_servers]
     config = ["--command-config", str(folder / "client.properties")]
     tool("kafka-console-producer", *server, *config, "--topic", "java", stdin="one\ntwo\n")
-    renewed = secured.authority.issue("broker").write(folder / "renewed.pem")
+    renewed = secured.ca.issue("broker").write(folder / "renewed.pem")
     setting = f"listener.name.ssl.ssl.keystore.location={renewed}"
     entity = ["--entity-type", "brokers", "--entity-name", "1"]
     tool("kafka-configs", *server, *config, *entity, "--alter", "--add-config", setting)

@@ -144,8 +144,8 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @pytest.mark.parametrize("jump_ms", [3650 * DAY_MS, -5 * DAY_MS])
 @pytest.mark.parametrize("is_loaded_late", [False, True])
-def test_a_clock_that_jumps_lets_no_producer_be_forgotten(jump_ms: int, is_loaded_late: bool) -> None:
-    """A retry of what it sent before or during the jump is recognised; idle producers expire as ever."""
+def test_a_clock_jump_expires_no_producer(jump_ms: int, is_loaded_late: bool) -> None:
+    """A retry of what it sent before or during the jump is recognised; idle producers expire as usual."""
     place = Place()
     # Or it would refuse records from the future.
     config = LogConfig(message_timestamp_after_max_ms=FOREVER)

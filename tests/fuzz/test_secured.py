@@ -1,4 +1,4 @@
-"""A little of what `make fuzz SECURED=1` does at length, and proof that it would notice."""
+"""A little of what `make fuzz SECURED=1` does at length, and proof that it detects violations."""
 
 import asyncio
 import ssl
@@ -8,23 +8,23 @@ from random import Random
 import pytest
 
 from runnel.testing import Broker
-from tests.certificates import Authority
+from tools.certificates import CaFolder
 from tools.fuzz.attack import Attack
 from tools.fuzz.samples import sample_frames
-from tools.fuzz.secured.logins import broken_token, has_right_credentials
 from tools.fuzz.secured.run import KINDS, fuzz_secured, secured_target
+from tools.fuzz.secured.sasl import broken_token, has_same_credentials
 from tools.fuzz.secured.state import changed
 from tools.fuzz.secured.tls_records import TlsRecords, broken_records
 
 EXPECTED = {
     "authenticated": {"answered", "refused"},
-    "logins": {"authenticated", "denied", "refused"},
+    "sasl": {"authenticated", "denied", "refused"},
     "tls": {"refused with an alert"},
     "unpermitted": {"answered", "refused"},
 }
 
 
-def test_a_secured_broker_outlives_all_kinds(tmp_path) -> None:
+def test_a_secured_broker_withstands_all_kinds(tmp_path) -> None:
     with secured_target(tmp_path) as target:
         for kind in KINDS:
             outcome = fuzz_secured(target, kind, 400, 11)
@@ -33,7 +33,7 @@ def test_a_secured_broker_outlives_all_kinds(tmp_path) -> None:
             assert outcome.outcomes.keys() >= EXPECTED[kind]
 
 
-def test_a_response_with_a_secret_is_noticed() -> None:
+def test_a_response_with_a_secret_is_detected() -> None:
     with Broker() as broker, broker.client() as client:
         client.create_topic("vault-topic", partitions=1)
         frames = [each for each in sample_frames(bytes(16), is_harmless=False) if each[4:6] == b"\0\3"]
@@ -42,8 +42,8 @@ def test_a_response_with_a_secret_is_noticed() -> None:
     assert attack.leaks.total() > 0
 
 
-def test_a_server_without_tls_is_noticed(tmp_path) -> None:
-    authority = Authority(tmp_path)
+def test_a_server_without_tls_is_detected(tmp_path) -> None:
+    ca = CaFolder(tmp_path)
 
     async def scenario() -> TlsRecords:
         async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,12 +52,12 @@ def test_a_server_without_tls_is_noticed(tmp_path) -> None:
             writer.close()
 
         async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-            context = ssl.create_default_context(cafile=str(authority.certificate))
+            context = ssl.create_default_context(cafile=str(ca.certificate))
             assault = TlsRecords(server.sockets[0].getsockname()[1], context, 20, 1)
             await assault.run(4)
             return assault
 
-    assert asyncio.run(scenario()).breaches
+    assert asyncio.run(scenario()).violations
 
 
 def test_changes_are_listed() -> None:
@@ -86,8 +86,8 @@ def test_changes_are_listed() -> None:
         ("OAUTHBEARER", b"n,,\1auth=Bearer a.b.AA\1\1", b"n,,\1auth=Bearer a.b.CA\1\1", False),
     ],
 )
-def test_which_tokens_prove_the_same(mechanism: str, genuine: bytes, arrived: bytes, expected: bool) -> None:
-    assert has_right_credentials(mechanism, genuine, arrived) is expected
+def test_which_tokens_are_equivalent(mechanism: str, genuine: bytes, arrived: bytes, expected: bool) -> None:
+    assert has_same_credentials(mechanism, genuine, arrived) is expected
 
 
 def test_tokens_and_records_are_broken_in_many_ways() -> None:

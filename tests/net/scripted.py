@@ -28,7 +28,7 @@ from runnel.tls.context import client_context, server_context
 from runnel.tls.material import Material, load_material
 from runnel.tls.server import ServerTls
 from runnel.tls.settings import TlsSettings
-from tests.tls.certificates import Authority, certificate_pem
+from tools.certificates import CertificateAuthority
 
 USES_TLS = False
 """Whether worlds use TLS."""
@@ -36,14 +36,14 @@ USES_TLS = False
 
 @cache
 def certificates() -> tuple[TlsSettings, Material]:
-    authority = Authority()
-    node = authority.issue("broker")
+    ca = CertificateAuthority()
+    node = ca.issue("broker")
     settings = TlsSettings(
         keystore_type="PEM",
         keystore_key=node.key_pem().decode(),
         keystore_certificate_chain=node.chain_pem().decode(),
         truststore_type="PEM",
-        truststore_certificates=certificate_pem(authority.certificate).decode(),
+        truststore_certificates=ca.pem(),
     )
     return settings, load_material(settings, time.time())
 

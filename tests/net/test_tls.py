@@ -448,7 +448,7 @@ def test_a_certificate_without_a_rule_is_not_authenticated(run, caplog):
 
 
 def bare_client() -> ssl.SSLContext:
-    """A client that trusts the authority and has no certificate."""
+    """A client that trusts the CA and has no certificate."""
     return client_context(TlsSettings(), Material(trusted=certificates()[1].trusted))
 
 

@@ -12,7 +12,7 @@ from runnel.security.der import BadEncoding, elements, object_id_text, read_elem
 from runnel.security.distinguished_name import rfc2253
 from runnel.security.principal_mapping import BadRules, NoRule, PrincipalMapping
 from runnel.security.x509 import BadCertificate, read_certificate
-from tests.tls.certificates import Authority, name
+from tools.certificates import CertificateAuthority, distinguished_name
 
 
 def rows(file: str) -> list[list[str]]:
@@ -56,11 +56,13 @@ def test_no_two_names_have_the_same_text(parts) -> None:
 
 
 def test_what_a_certificate_says() -> None:
-    authority = Authority()
-    issued = authority.issue(name("broker-1", C="DE", O="Example, Inc."), ("a.example", "127.0.0.1", "::1"))
+    ca = CertificateAuthority()
+    issued = ca.issue(
+        distinguished_name("broker-1", C="DE", O="Example, Inc."), ("a.example", "127.0.0.1", "::1")
+    )
     read, own = read_certificate(issued.der()), issued.certificate
     assert rfc2253(read.subject) == "CN=broker-1,O=Example\\, Inc.,C=DE"
-    assert read.issuer == authority.certificate.subject.public_bytes()
+    assert read.issuer == ca.certificate.subject.public_bytes()
     assert read.not_before_s == own.not_valid_before_utc.timestamp()
     assert read.not_after_s == own.not_valid_after_utc.timestamp()
     assert read.alternative_names == {
@@ -68,16 +70,16 @@ def test_what_a_certificate_says() -> None:
         b"\x87\x04\x7f\0\0\1",
         b"\x87\x10" + bytes(15) + b"\1",
     }
-    assert read_certificate(authority.issue("plain", ()).der()).alternative_names == frozenset()
+    assert read_certificate(ca.issue("plain", ()).der()).alternative_names == frozenset()
 
 
 def test_the_year_2050_and_later() -> None:
-    issued = Authority().issue("distant", ends_days=30 * 365)
+    issued = CertificateAuthority().issue("distant", ends_days=30 * 365)
     read = read_certificate(issued.der())
     assert read.not_after_s == issued.certificate.not_valid_after_utc.timestamp()
 
 
-CERTIFICATE = Authority().issue("broker").der()
+CERTIFICATE = CertificateAuthority().issue("broker").der()
 
 
 @settings(max_examples=300)

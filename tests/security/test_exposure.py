@@ -63,7 +63,7 @@ def test_an_open_listener_is_reported_by_who_can_reach_it():
 
 
 @pytest.mark.parametrize("is_local", [False, True])
-def test_an_authorizer_whose_clients_have_no_names_is_always_severe(is_local):
+def test_an_authorizer_without_authentication_is_always_severe(is_local):
     every = found(listener(is_local=is_local))
     assert every["authorizer-without-authentication"] is Severity.HIGH
     # One listener on which clients have names is enough for ACLs to have a meaning.

@@ -5,8 +5,8 @@ import pytest
 from runnel.messages.metadata import MetadataRequest
 from runnel.security.sasl_client import Credentials
 from runnel.server.layers import BadSettings
-from tests.security.issuer import STRANGER, settings, token, write_keys
 from tests.security.sasl_node import Caller, sasl_node
+from tools.token_issuer import STRANGER, settings, token, write_keys
 
 MECHANISMS = {"sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-256"}
 

@@ -1,4 +1,4 @@
-"""The audit log as a topic: of one node and of a cluster, with clients of different rights."""
+"""The audit log as a topic: of one node and of a cluster, with clients of different permissions."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""`runnel security check`: of a configuration, and of a running cluster; what a start says in its log."""
+"""`runnel security check`: of a configuration, and of a running cluster; what is logged at the start."""
 
 import logging
 import os
@@ -6,9 +6,8 @@ import os
 import pytest
 
 from runnel.testing import Broker
-from tests.certificates import Authority
 from tests.server.cli import CommandLine
-from tests.tls.certificates import Authority as Issuer
+from tools.certificates import CaFolder, CertificateAuthority
 
 AUTHORIZED = {"authorizer.class.name": "acl", "super.users": "User:admin"}
 
@@ -43,7 +42,7 @@ def test_a_configuration_is_checked_without_a_start(runnel, tmp_path):
 
 
 def test_files_and_certificates_are_checked(runnel, tmp_path):
-    key_store = Authority(tmp_path).sign("server", "127.0.0.1").pem
+    key_store = CaFolder(tmp_path).issue("server", "127.0.0.1").pem
     os.chmod(key_store, 0o644)
     config = tmp_path / "server.properties"
     config.write_text(
@@ -90,12 +89,12 @@ def test_an_open_cluster_on_loopback_has_no_severe_finding(runnel):
 
 
 def test_certificates_of_a_running_broker_are_checked(runnel, tmp_path):
-    authority = Issuer()
+    ca = CertificateAuthority()
     settings = {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": authority.issue("node", ends_days=5).write(tmp_path / "node.pem"),
+        "ssl.keystore.location": ca.issue("node", ends_days=5).write(tmp_path / "node.pem"),
     }
-    client = ("-X", "security.protocol=SSL", "-X", f"ssl.ca.location={authority.write(tmp_path / 'ca.pem')}")
+    client = ("-X", "security.protocol=SSL", "-X", f"ssl.ca.location={ca.write(tmp_path / 'ca.pem')}")
     with Broker(settings, security_protocol="SSL") as broker:
         outcome = runnel("security", "check", "-b", broker.bootstrap_servers, *client, "--json")
     assert (outcome.code, names(outcome)["certificate-expires"]) == (1, "high"), outcome

@@ -8,10 +8,10 @@ import pytest
 import typer
 
 from runnel.server.cli.app import app
-from tests.certificates import KEY_PASSWORD, Authority, Identity
 from tests.server.cli import CommandLine
 from tests.server.test_cli_help import commands
 from tests.tls_proxy import TlsProxy, broker_behind
+from tools.certificates import KEY_PASSWORD, CaFolder, KeyFiles
 
 CONNECTED = {
     path: command
@@ -21,18 +21,18 @@ CONNECTED = {
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
+def ca(tmp_path_factory: pytest.TempPathFactory) -> CaFolder:
+    return CaFolder(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def client(authority: Authority) -> Identity:
-    return authority.sign("client")
+def client(ca: CaFolder) -> KeyFiles:
+    return ca.issue("client")
 
 
 @pytest.fixture(scope="module")
-def tls_address(authority: Authority) -> Iterator[str]:
-    proxy = TlsProxy(authority.sign("server", "127.0.0.1"), authority, asks_for_certificates=True)
+def tls_address(ca: CaFolder) -> Iterator[str]:
+    proxy = TlsProxy(ca.issue("server", "127.0.0.1"), ca, asks_for_certificates=True)
     with broker_behind(proxy):
         yield f"127.0.0.1:{proxy.port}"
 
@@ -43,12 +43,12 @@ def run(tls_address: str, capfd: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def config(authority: Authority, client: Identity, tmp_path: Path) -> str:
+def config(ca: CaFolder, client: KeyFiles, tmp_path: Path) -> str:
     """A file with the key's password in the environment."""
     path = tmp_path / "client.properties"
     path.write_text(
         "security.protocol=SSL\n"
-        f"ssl.ca.location={authority.certificate}\n"
+        f"ssl.ca.location={ca.certificate}\n"
         f"ssl.certificate.location={client.certificate}\n"
         f"ssl.key.location={client.encrypted_key}\n"
         "ssl.key.password=${env:RUNNEL_TEST_PASSWORD}\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runnel.testing import Broker
-from tests.certificates import Authority
 from tests.tls_proxy import TlsProxy, broker_behind
+from tools.certificates import CaFolder
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(.+?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -71,9 +71,9 @@ def test_pytest_examples_of_the_testing_page(tmp_path):
 
 
 def test_examples_of_the_security_page_for_clients(tmp_path):
-    authority = Authority(tmp_path)
-    proxy = TlsProxy(authority.sign("server", "127.0.0.1"), authority, asks_for_certificates=True)
-    authority.sign("client")
+    ca = CaFolder(tmp_path)
+    proxy = TlsProxy(ca.issue("server", "127.0.0.1"), ca, asks_for_certificates=True)
+    ca.issue("client")
     (tmp_path / "client.properties").write_text("".join(blocks("SECURITY.md", "properties clients")))
     program = f'runnel() {{ {sys.executable} -m runnel.server.cli "$@"; }}\nset -eu\n'
     with broker_behind(proxy):

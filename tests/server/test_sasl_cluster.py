@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from runnel.testing import Broker
-from tests.tls.certificates import Authority
+from tools.certificates import CertificateAuthority
 
 RECORDS = 100
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -24,12 +24,12 @@ SASL = {
 
 
 def ssl_settings(folder: Path) -> dict[str, str]:
-    authority = Authority()
+    ca = CertificateAuthority()
     return {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": authority.issue("node").write(folder / "node.pem"),
+        "ssl.keystore.location": ca.issue("node").write(folder / "node.pem"),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority.write(folder / "ca.pem"),
+        "ssl.truststore.location": ca.write(folder / "ca.pem"),
     }
 
 

@@ -13,7 +13,7 @@ import pytest
 from runnel.client.connection import Connection
 from runnel.server.ports import free_ports
 from runnel.server.supervisor import NodeFailed, Supervisor
-from tests.server.test_tls import AUTHORITY, NODE, Files, served
+from tests.server.test_tls import CA, NODE, Files, served
 
 PROGRAM = """
 import asyncio, json, sys
@@ -66,7 +66,7 @@ def test_secrets_are_not_arguments_and_certificates_are_read_again(tmp_path: Pat
             arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes()
             assert b"ssl.keystore.location" in arguments
             assert b"hidden" not in arguments
-            renewed = AUTHORITY.issue("broker")
+            renewed = CA.issue("broker")
             renewed.write(tmp_path / "node.pem", secret.encode())
             supervisor.reload()
             while await asyncio.to_thread(served, port) != renewed.der():

@@ -1,4 +1,4 @@
-"""TLS of a node: what prevents its start, the exchange of certificates while it runs, several listeners."""
+"""TLS of a node: what prevents its start, the rotation of certificates while it runs, several listeners."""
 
 import asyncio
 import os
@@ -24,10 +24,10 @@ from runnel.server.node_tls import NodeTls
 from runnel.server.process import READY_PREFIX
 from runnel.server.roles import roles_of
 from runnel.testing import Broker
-from tests.tls.certificates import Authority, Issued, certificate_pem, name
+from tools.certificates import CertificateAuthority, Issued, distinguished_name
 
-AUTHORITY = Authority()
-NODE = AUTHORITY.issue("broker")
+CA = CertificateAuthority()
+NODE = CA.issue("broker")
 
 
 class Files:
@@ -36,7 +36,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.keystore = NODE.write(folder / "node.pem")
-        self.truststore = AUTHORITY.write(folder / "ca.pem")
+        self.truststore = CA.write(folder / "ca.pem")
 
     @property
     def settings(self) -> dict[str, str]:
@@ -61,7 +61,7 @@ def files(tmp_path: Path) -> Files:
 def served(port: int) -> bytes:
     """The certificate that a listener presents."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=certificate_pem(AUTHORITY.certificate).decode())
+    context.load_verify_locations(cadata=CA.pem())
     with (
         socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
         context.wrap_socket(raw, server_hostname="localhost") as secured,
@@ -104,7 +104,7 @@ def test_what_prevents_the_start(files: Files, changes: dict[str, str], complain
 
 
 def test_an_expired_certificate_prevents_the_start(files: Files) -> None:
-    files.replace(AUTHORITY.issue("broker", begins_days=-9, ends_days=-1))
+    files.replace(CA.issue("broker", begins_days=-9, ends_days=-1))
     with pytest.raises(BadSettings, match=r"ssl\.keystore\.location has a certificate that has expired"):
         start_of(files.settings, files.folder)
 
@@ -122,14 +122,14 @@ def broker(files: Files) -> Iterator[Broker]:
 
 def test_a_new_file_is_used(quick_checks, files: Files, broker: Broker, caplog) -> None:
     assert served(broker.port) == NODE.der()
-    renewed = AUTHORITY.issue("broker")
+    renewed = CA.issue("broker")
     files.replace(renewed)
     until(lambda: served(broker.port) == renewed.der())
     (files.folder / "node.pem").write_bytes(b"damaged")
     until(lambda: "was not changed: ssl.keystore.location has no certificate" in caplog.text)
-    files.replace(AUTHORITY.issue("another"))
+    files.replace(CA.issue("another"))
     until(lambda: "which needs ssl.allow.dn.changes" in caplog.text)
-    files.replace(AUTHORITY.issue("broker", ("localhost",)))
+    files.replace(CA.issue("broker", ("localhost",)))
     until(lambda: "which needs ssl.allow.san.changes" in caplog.text)
     assert served(broker.port) == renewed.der()
     files.replace(NODE)
@@ -137,9 +137,9 @@ def test_a_new_file_is_used(quick_checks, files: Files, broker: Broker, caplog) 
 
 
 def admin_of(files: Files, bootstrap: str) -> AdminClient:
-    return AdminClient(
-        {"bootstrap.servers": bootstrap, "security.protocol": "SSL", "ssl.ca.location": files.truststore}
-    )
+    # Without its log: it may live longer than the broker, and log to the standard error of a later test.
+    tls = {"security.protocol": "SSL", "ssl.ca.location": files.truststore, "log_level": 0}
+    return AdminClient({"bootstrap.servers": bootstrap, **tls})
 
 
 def alter(admin: AdminClient, configs: dict[str, str | None]) -> None:
@@ -165,7 +165,7 @@ def test_a_dynamic_config_is_validated_then_used(files: Files, broker: Broker, c
             alter(admin, {setting: path})
         assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
     assert served(broker.port) == NODE.der()
-    renewed = AUTHORITY.issue("broker")
+    renewed = CA.issue("broker")
     path = renewed.write(files.folder / "renewed.pem")
     alter(admin, {setting: path})
     until(lambda: served(broker.port) == renewed.der())
@@ -206,7 +206,7 @@ def test_a_validation_resolves_what_it_needs_in_a_thread(files: Files, monkeypat
 
 def test_secrets_of_dynamic_configs_are_not_described(files: Files, broker: Broker) -> None:
     admin = admin_of(files, broker.bootstrap_servers)
-    renewed = AUTHORITY.issue("broker")
+    renewed = CA.issue("broker")
     prefix = "listener.name.ssl.ssl.keystore"
     alter(
         admin,
@@ -236,7 +236,7 @@ def test_sighup_reads_certificates_again(files: Files) -> None:
         port = int(process.stdout.readline().removeprefix(READY_PREFIX).rpartition(":")[2])
         assert served(port) == NODE.der()
         status = os.stat(files.keystore)
-        renewed = AUTHORITY.issue("broker")
+        renewed = CA.issue("broker")
         content = renewed.key_pem() + renewed.chain_pem()
         with open(files.keystore, "r+b") as file:
             file.write(content.ljust(status.st_size, b"\n"))
@@ -252,7 +252,7 @@ def test_sighup_reads_certificates_again(files: Files) -> None:
 
 
 def test_listeners_with_different_protocols_show_their_own_addresses(files: Files) -> None:
-    inside = AUTHORITY.issue("inside").write(files.folder / "inside.pem")
+    inside = CA.issue("inside").write(files.folder / "inside.pem")
     static = {
         **files.settings,
         "listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
@@ -265,12 +265,15 @@ def test_listeners_with_different_protocols_show_their_own_addresses(files: File
         async with Node(static) as node:
             ports = node.ports
             assert await asyncio.to_thread(served, ports["OUTSIDE"]) == NODE.der()
-            assert name("inside").public_bytes() in await asyncio.to_thread(served, ports["INSIDE"])
+            assert distinguished_name("inside").public_bytes() in await asyncio.to_thread(
+                served, ports["INSIDE"]
+            )
             for listener, port in ports.items():
                 config = {"bootstrap.servers": f"127.0.0.1:{port}"}
                 if listener != "PLAINTEXT":
                     config |= {"security.protocol": "SSL", "ssl.ca.location": files.truststore}
-                metadata = await asyncio.to_thread(AdminClient(config).list_topics, timeout=20)
+                client = AdminClient({**config, "log_level": 0})
+                metadata = await asyncio.to_thread(client.list_topics, timeout=20)
                 assert [broker.port for broker in metadata.brokers.values()] == [port]
 
     asyncio.run(scenario())

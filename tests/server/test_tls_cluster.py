@@ -1,4 +1,4 @@
-"""Three nodes that replicate over mutual TLS, while all their certificates are exchanged."""
+"""Three nodes that replicate over mutual TLS, while all their certificates are rotated."""
 
 import os
 import socket
@@ -15,14 +15,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from runnel.server import node_tls
 from runnel.testing import Broker
 from tests.server.test_tls import until
-from tests.tls.certificates import Authority
 from tools.broker_process import API_VERSIONS_REQUEST
+from tools.certificates import CertificateAuthority
 
 RECORDS = 50
 
 
-def client_of(folder: Path, broker: Broker, authority: Authority) -> dict[str, str]:
-    issued = authority.issue("client")
+def client_of(folder: Path, broker: Broker, ca: CertificateAuthority) -> dict[str, str]:
+    issued = ca.issue("client")
     (folder / "client.crt").write_bytes(issued.chain_pem())
     (folder / "client.key").write_bytes(issued.key_pem())
     return {
@@ -40,10 +40,12 @@ def replace(path: Path, content: bytes) -> None:
     os.replace(path.with_suffix(".new"), path)
 
 
-def presented(listener: str, issuer: Authority, trusted: list[Authority], folder: Path) -> bytes | None:
+def presented(
+    listener: str, issuer: CertificateAuthority, trusted: list[CertificateAuthority], folder: Path
+) -> bytes | None:
     """The certificate that a listener presents to a client of this issuer; None if that is refused."""
     host, _, port = listener.rpartition("//")[2].rpartition(":")
-    context = ssl.create_default_context(cadata="".join(authority.pem() for authority in trusted))
+    context = ssl.create_default_context(cadata="".join(ca.pem() for ca in trusted))
     context.load_cert_chain(issuer.issue("probe").write(folder / "probe.pem"))
     with socket.create_connection((host, int(port)), timeout=10) as raw:
         try:
@@ -77,10 +79,10 @@ def all_in_sync(admin: AdminClient) -> bool:
 
 
 @pytest.mark.slow
-def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, monkeypatch) -> None:
-    """The steps of docs/SECURITY.md: new keys, trust both authorities, exchange certificates, distrust."""
+def test_keys_and_the_ca_are_rotated_under_producers(tmp_path: Path, monkeypatch) -> None:
+    """The steps of docs/SECURITY.md: new keys, trust both CAs, new certificates, distrust the old CA."""
     monkeypatch.setattr(node_tls, "CHECK_SECONDS", 0.1)
-    old, new = Authority("old"), Authority("new")
+    old, new = CertificateAuthority("old"), CertificateAuthority("new")
     steps = [(old, [old]), (old, [old, new]), (new, [old, new]), (new, [new])]
     settings = {
         "ssl.keystore.type": "PEM",
@@ -98,7 +100,7 @@ def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, mo
             )
             producer.poll(0.002)
 
-    def presents(listener: str, issuer: Authority, expected: bytes | None) -> bool:
+    def presents(listener: str, issuer: CertificateAuthority, expected: bytes | None) -> bool:
         return presented(listener, issuer, [old, new], tmp_path) == expected
 
     with Broker(settings, nodes=3, security_protocol="SSL") as cluster:
@@ -107,15 +109,15 @@ def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, mo
         admin = AdminClient(client)
         admin.create_topics([NewTopic("t", 3, 3)])["t"].result(30)
         for number, (issuer, trusted) in enumerate(steps):
-            # Its connections stay open while its certificate and those of the nodes are exchanged.
+            # Its connections stay open while its certificate and those of the nodes are rotated.
             producer = Producer({**client, "acks": "all", "linger.ms": 1})
             send(producer, 2 * number * RECORDS)
             issued = issuer.issue("node")
-            replace(tmp_path / "ca.pem", "".join(authority.pem() for authority in trusted).encode())
+            replace(tmp_path / "ca.pem", "".join(ca.pem() for ca in trusted).encode())
             replace(tmp_path / "node.pem", issued.key_pem() + issued.chain_pem())
-            for listener, authority in product(listeners, (old, new)):
-                expected = issued.der() if authority in trusted else None
-                until(partial(presents, listener, authority, expected))
+            for listener, ca in product(listeners, (old, new)):
+                expected = issued.der() if ca in trusted else None
+                until(partial(presents, listener, ca, expected))
             send(producer, (2 * number + 1) * RECORDS)
             assert producer.flush(60) == 0
             client = client_of(tmp_path, cluster, issuer)
@@ -127,14 +129,14 @@ def test_keys_and_the_authority_are_exchanged_under_producers(tmp_path: Path, mo
         until(partial(all_in_sync, AdminClient(client)))
 
 
-def test_a_node_with_a_certificate_of_another_authority_is_refused(tmp_path: Path) -> None:
+def test_a_node_with_a_certificate_of_another_ca_is_refused(tmp_path: Path) -> None:
     """Its trust store must accept its own key store: it could not talk to nodes like itself."""
-    authority, other = Authority(), Authority("Others")
+    ca, other = CertificateAuthority(), CertificateAuthority("Others")
     settings = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": other.issue("node").write(tmp_path / "node.pem"),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": authority.write(tmp_path / "ca.pem"),
+        "ssl.truststore.location": ca.write(tmp_path / "ca.pem"),
     }
     with pytest.raises(ValueError, match=r"ssl\.truststore does not accept ssl\.keystore"):
         Broker(settings, nodes=3, security_protocol="SSL").start()

@@ -20,7 +20,7 @@ from runnel.messages.sasl_authenticate import SaslAuthenticateRequest
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
 from runnel.testing import Broker
 from runnel.wire.frame import request_frame
-from tests.certificates import Authority
+from tools.certificates import CaFolder
 
 ETHERNET_IPV4 = 0x0800
 ETHERNET_BYTES = 14
@@ -166,9 +166,9 @@ def use(config: dict[str, str]) -> None:
     assert producer.flush(60) == 0
 
 
-def use_again(port: int, authority: Path) -> bool:
+def use_again(port: int, ca: Path) -> bool:
     """Two connections, of which the second resumes the session of the first; whether it did."""
-    context = ssl.create_default_context(cafile=str(authority))
+    context = ssl.create_default_context(cafile=str(ca))
     session: ssl.SSLSession | None = None
     is_resumed: bool | None = False
     for _ in range(2):
@@ -195,18 +195,18 @@ def use_again(port: int, authority: Path) -> bool:
 
 
 def tls_settings(folder: Path) -> tuple[dict[str, str], Path]:
-    authority = Authority(folder)
-    node = authority.sign("node", "127.0.0.1")
+    ca = CaFolder(folder)
+    node = ca.issue("node", "127.0.0.1")
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(node.pem),
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.certificate),
-    }, authority.certificate
+        "ssl.truststore.location": str(ca.certificate),
+    }, ca.certificate
 
 
 def test_a_secured_cluster_sends_no_clear_text(tmp_path: Path) -> None:
-    tls, authority = tls_settings(tmp_path)
+    tls, ca = tls_settings(tmp_path)
     jaas = f'{PLAIN} username="node" password="{PASSWORD}" user_node="{PASSWORD}" user_{USER}="{PASSWORD}";'
     settings = {
         **tls,
@@ -222,13 +222,13 @@ def test_a_secured_cluster_sends_no_clear_text(tmp_path: Path) -> None:
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "security.protocol": "SASL_SSL",
-                "ssl.ca.location": str(authority),
+                "ssl.ca.location": str(ca),
                 "sasl.mechanism": "PLAIN",
                 "sasl.username": USER,
                 "sasl.password": PASSWORD,
             }
         )
-        assert use_again(cluster.port, authority)
+        assert use_again(cluster.port, ca)
         wait_for_followers(cluster)
     assert captured.lost == 0
     seen = captured.seen

@@ -14,11 +14,11 @@ from runnel.tls.context import check_pair, client_context, server_context
 from runnel.tls.endpoint import TlsEndpoint
 from runnel.tls.material import load_material
 from runnel.tls.settings import BadTls, TlsSettings
-from tests.tls.certificates import Authority, certificate_pem, name
+from tools.certificates import CertificateAuthority, distinguished_name
 
-AUTHORITY = Authority()
-NODE = AUTHORITY.issue(name("broker-1", O="Example"))
-OTHER = AUTHORITY.issue("broker-2")
+CA = CertificateAuthority()
+NODE = CA.issue(distinguished_name("broker-1", O="Example"))
+OTHER = CA.issue("broker-2")
 SECRET = "do not show"
 
 
@@ -29,7 +29,7 @@ def pem(**changes: str | None) -> TlsSettings:
         keystore_key=NODE.key_pem().decode(),
         keystore_certificate_chain=NODE.chain_pem().decode(),
         truststore_type="PEM",
-        truststore_certificates=certificate_pem(AUTHORITY.certificate).decode(),
+        truststore_certificates=CA.pem(),
     )
     return replace(settings, **changes)  # type: ignore[arg-type]
 
@@ -61,7 +61,7 @@ def test_pem_files(tmp_path: Path, password: str | None) -> None:
         keystore_location=NODE.write(tmp_path / "node.pem", password.encode() if password else None),
         key_password=password,
         truststore_type="PEM",
-        truststore_location=AUTHORITY.write(tmp_path / "ca.pem"),
+        truststore_location=CA.write(tmp_path / "ca.pem"),
     )
     assert version_of(*made(settings)) == "TLSv1.3"
     assert settings.files == (str(tmp_path / "node.pem"), str(tmp_path / "ca.pem"))
@@ -106,7 +106,7 @@ def test_stores_of_javas_keytool(tmp_path: Path, kind: str) -> None:
 
 def stores_of_keytool(tmp_path: Path, kind: str, key_password: str) -> TlsSettings:
     store, trust = tmp_path / "node.store", tmp_path / "trust.store"
-    authority = AUTHORITY.write(tmp_path / "ca.pem")
+    ca = CA.write(tmp_path / "ca.pem")
 
     def keytool(*arguments: str) -> None:
         command = [
@@ -134,7 +134,7 @@ def stores_of_keytool(tmp_path: Path, kind: str, key_password: str) -> TlsSettin
         ),
         *("-dname", "CN=java", "-ext", "san=dns:localhost", "-validity", "9"),
     )
-    keytool("-importcert", "-noprompt", "-alias", "ca", "-keystore", str(trust), "-file", authority)
+    keytool("-importcert", "-noprompt", "-alias", "ca", "-keystore", str(trust), "-file", ca)
     return TlsSettings(
         keystore_type=kind,
         keystore_location=str(store),
@@ -197,7 +197,7 @@ def test_what_cannot_be_used_is_refused(changes: dict[str, str], complaint: str)
 
 @pytest.mark.parametrize(("days", "complaint"), [((-9, -1), "has expired"), ((2, 9), "is not valid yet")])
 def test_a_certificate_must_be_valid_now(days: tuple[int, int], complaint: str) -> None:
-    issued = AUTHORITY.issue("broker-1", begins_days=days[0], ends_days=days[1])
+    issued = CA.issue("broker-1", begins_days=days[0], ends_days=days[1])
     settings = pem(
         keystore_key=issued.key_pem().decode(), keystore_certificate_chain=issued.chain_pem().decode()
     )
@@ -251,7 +251,7 @@ def test_names_are_verified_unless_switched_off() -> None:
 def test_clients_are_verified() -> None:
     server = made(pem(client_auth="required"))[0]
     check_pair(server, made(pem())[1])
-    stranger = Authority("Strangers").issue("stranger")
+    stranger = CertificateAuthority("Strangers").issue("stranger")
     for settings in (
         pem(keystore_key=None, keystore_certificate_chain=None),
         pem(

@@ -64,10 +64,10 @@ def test_denials_of_every_api_are_compared() -> None:
     assert {probe.api_key for probe in controller_probes()} == CONTROLLER_APIS
 
 
-def test_each_request_is_sent_without_each_of_its_rights() -> None:
+def test_each_request_is_sent_without_each_acl_it_needs() -> None:
     for probe in probes():
         every = frozenset(acl for need in probe.needs for acl in need.acls())
-        denied = [variant.rights for variant in probe.variants() if variant.is_denied]
+        denied = [variant.acls for variant in probe.variants() if variant.is_denied]
         assert denied[0] == frozenset()
         for need in probe.needs:
             assert every - need.acls() in denied
@@ -84,7 +84,7 @@ def test_ids_and_ports_are_compared_by_what_they_stand_for() -> None:
     assert found["brokers"][0]["port"] == "its port"
 
 
-def test_denials_that_tell_what_exists_are_found() -> None:
+def test_denials_that_reveal_what_exists_are_found() -> None:
     alike = [{"name": "here", "error_code": 29}, {"name": "gone", "error_code": 29}]
     assert list(revealing({"topics": alike})) == []
     assert list(revealing({"topics": [alike[0], {"name": "gone", "error_code": 3}]})) != []
@@ -100,4 +100,4 @@ def test_a_broker_that_permits_more_is_found(tmp_path: Path) -> None:
         cases = compare_authorization((one[0], two[0]), (one[1], two[1]), settle_s=0, pattern=chosen)
     different = {case for case, found in cases.items() if found}
     assert len(cases) > 20
-    assert different == {case for case in cases if case.endswith(": no rights")}
+    assert different == {case for case in cases if case.endswith(": no ACLs")}

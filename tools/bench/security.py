@@ -27,13 +27,14 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.certificates import Authority
 from tools.bench import loadgen
 from tools.bench.measures import Bench, Numbers, Options, large_batches, small_requests
 from tools.bench.systems import Kafka, Runnel, Running, System
 from tools.bench.table import ACL_COUNTS
 from tools.bench.warm_up import WarmUpPlan
 from tools.broker_process import free_port
+from tools.certificates import CaFolder
+from tools.settings import SCRAM_LOGIN, STANDARD_AUTHORIZER, pem_stores, plain_users
 
 USER, PASSWORD = "bench", "bench-secret"
 SCRAM, SCRAM_ITERATIONS = "SCRAM-SHA-512", 4096
@@ -42,9 +43,8 @@ PROCESSES = 8
 """Connections that are opened at the same time."""
 TOPIC, PARTITIONS = "guarded", 16
 ACLS_PER_REQUEST = 1000
-LOGIN = "org.apache.kafka.common.security"
 AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
     # Topics and ACLs are created without TLS and SASL; the user that is measured is authenticated.
     "super.users": "User:ANONYMOUS",
 }
@@ -52,7 +52,7 @@ AUTHORIZER = {
 
 @dataclass(slots=True)
 class Secured:
-    """One broker, by each way to connect to it."""
+    """One broker, by each way of connecting to it."""
 
     name: str
     tls: Bench
@@ -131,7 +131,7 @@ def _brokers(
     systems: list[System], folder: Path, settings: Mapping[str, str], program: Path, seconds: float
 ) -> Iterator[list[Secured]]:
     folder.mkdir(parents=True)
-    node = Authority(folder).sign("node", "127.0.0.1")
+    node = CaFolder(folder).issue("node", "127.0.0.1")
     brokers: list[Secured] = []
     with ExitStack() as stack:
         for system in systems:
@@ -148,15 +148,12 @@ def _settings(key_store: Path) -> dict[str, str]:
     protocols = {name: name for name in ("PLAINTEXT", *PROTOCOLS)} | {"CONTROLLER": "PLAINTEXT"}
     return {
         "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(key_store),
+        **pem_stores(key_store),
         "ssl.enabled.protocols": "TLSv1.3",
         "listener.name.sasl_ssl.sasl.enabled.mechanisms": SCRAM,
-        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_LOGIN};",
         "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-            f'{LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-        ),
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_users({USER: PASSWORD}),
     }
 
 

@@ -20,6 +20,7 @@ from tools.cluster.security import NO_SECURITY, OBSERVER, Security
 from tools.kafka.commands import java, tool
 from tools.kafka.node import JVM_FLAGS
 from tools.processes import children
+from tools.settings import write_properties
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -133,8 +134,7 @@ class ClusterNode(BrokerProcess):
 
     def command(self) -> list[str]:
         self.place.folder.mkdir(parents=True, exist_ok=True)
-        lines = [f"{key}={value}\n" for key, value in self.blueprint.properties(self.place).items()]
-        self.properties_path.write_text("".join(lines))
+        write_properties(self.properties_path, self.blueprint.properties(self.place))
         return [*self.place.inside, *self.program()]
 
     @abstractmethod

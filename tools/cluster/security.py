@@ -1,17 +1,18 @@
 """How nodes and clients of a cluster authenticate: not at all, or by certificates (mutual TLS).
 
 With certificates every listener requires one, each node and each kind of client is a principal of its own,
-and clients have the rights that ACLs grant them. The files of a node or client keep their names when their
-content is exchanged; clients read them when they are created.
+and clients have the permissions that ACLs grant them. The files of a node or client keep their names when
+their content is rotated; clients read them when they are created.
 """
 
 import os
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.certificates import Authority
+from tools.certificates import CertificateAuthority
+from tools.settings import STANDARD_AUTHORIZER, pem_stores
 
 Properties = Mapping[str, str]
 """Of a client, by names that librdkafka and Runnel's own client understand."""
@@ -60,19 +61,19 @@ class NodeFiles:
 
 @dataclass(slots=True)
 class MutualTls(Security):
-    """Certificates of an authority of its own, in one folder."""
+    """Certificates of a CA of its own, in one folder."""
 
     folder: Path
-    authority: Authority = field(default_factory=lambda: Authority("authority 1"))
+    ca: CertificateAuthority = field(default_factory=lambda: CertificateAuthority("CA 1"))
     client_listener = "CLIENTS"
     inter_broker_listener = "BROKERS"
     protocol = "SSL"
-    trusted: list[Authority] = field(default_factory=list)
+    trusted: list[CertificateAuthority] = field(default_factory=list)
     nodes: dict[int, NodeFiles] = field(default_factory=dict)
     clients: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.trusted = [self.authority]
+        self.trusted = [self.ca]
         self.folder.mkdir(parents=True)
 
     # Nodes.
@@ -89,20 +90,17 @@ class MutualTls(Security):
         # Nodes that are added later included.
         supers = [f"User:CN={name}" for name in (ADMIN, *map(node_name, range(1, 10)))]
         return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(files.key_store),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(files.trust_store),
+            **pem_stores(files.key_store, files.trust_store),
             "ssl.client.auth": "required",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
             SUPER_USERS: ";".join(supers),
         }
 
     def write_key_store(self, node: int) -> None:
-        """A new key with a certificate of the current authority, at the current location."""
+        """A new key with a certificate of the current CA, at the current location."""
         files = self.nodes[node]
-        issued = self.authority.issue(node_name(node), [files.address])
-        _replace(files.key_store, issued.key + issued.certificate)
+        issued = self.ca.issue(node_name(node), (files.address,))
+        _replace(files.key_store, issued.key_pem() + issued.chain_pem())
         files.serial = issued.serial
 
     def write_trust_store(self, node: int) -> None:
@@ -132,12 +130,12 @@ class MutualTls(Security):
         }
 
     def write_client(self, name: str) -> None:
-        """A new key with a certificate of the current authority, and what is trusted now."""
-        issued = self.authority.issue(name)
+        """A new key with a certificate of the current CA, and what is trusted now."""
+        issued = self.ca.issue(name, ())
         home = self.folder / name
         _replace(home / "trust.pem", self._trusted())
-        _replace(home / "certificate.pem", issued.certificate)
-        _replace(home / "key.pem", issued.key)
+        _replace(home / "certificate.pem", issued.chain_pem())
+        _replace(home / "key.pem", issued.key_pem())
 
     def context(self, name: str) -> ssl.SSLContext:
         properties = self.client(name)
@@ -145,8 +143,8 @@ class MutualTls(Security):
         context.load_cert_chain(properties["ssl.certificate.location"], properties["ssl.key.location"])
         return context
 
-    def _trusted(self) -> str:
-        return "".join(authority.certificate for authority in self.trusted)
+    def _trusted(self) -> bytes:
+        return "".join(ca.pem() for ca in self.trusted).encode()
 
 
 def node_name(node: int) -> str:
@@ -160,21 +158,9 @@ def served_serial(connection: ssl.SSLSocket) -> int:
     return int(str(found["serialNumber"]), 16)
 
 
-def _replace(path: Path, content: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     """Write a file that is complete whenever it is read."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(content)
+    new.write_bytes(content)
     new.chmod(0o600)
     os.replace(new, path)
-
-
-def properties_file(path: Path, properties: Properties) -> Path:
-    """Write a client's properties as Kafka's tools read them."""
-    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    return path
-
-
-def read_properties(path: Path | None) -> dict[str, str]:
-    """What `properties_file` wrote; nothing without a file."""
-    lines: Iterable[str] = [] if path is None else path.read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tools.broker_process import BrokerProcess, free_port
 from tools.conformance.result import SuiteResult
-from tools.differential.authorization.run import PASSWORD, SUPER_USER, compare_authorization, jaas_config
+from tools.differential.authorization.run import SUPER_USER, compare_authorization, jaas_config
 from tools.kafka import node
 from tools.kafka.commands import VERSION
+from tools.settings import STANDARD_AUTHORIZER
 
 LISTENER, CONTROLLER = "SASL_PLAINTEXT", "CONTROLLER"
 SECURED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": f"User:{SUPER_USER};User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.controller.protocol": "PLAIN",
@@ -39,20 +40,16 @@ def run(folder: Path, settings: Mapping[str, str]) -> SuiteResult:
             cases = compare_authorization((ours, theirs), (our_controller, kafka.controller_port))
     finally:
         kafka.stop()
-    for case, differences in cases.items():
-        (result.failed if differences else result.passed).append(case)
-        for difference in differences[:1]:
-            print(f"  {difference}")
+    result.record_differences(cases)
     return result
 
 
 def secured_settings() -> dict[str, str]:
     """Settings of a node with the users of all requests."""
-    login = f'username="{SUPER_USER}" password="{PASSWORD}"'
     return {
         **SECURED,
         f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": jaas_config(),
-        f"listener.name.{CONTROLLER.lower()}.plain.sasl.jaas.config": jaas_config(login),
+        f"listener.name.{CONTROLLER.lower()}.plain.sasl.jaas.config": jaas_config(SUPER_USER),
     }
 
 

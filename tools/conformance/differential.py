@@ -8,11 +8,12 @@ from tools.conformance.result import SuiteResult
 from tools.differential.cases import compare_brokers
 from tools.kafka import node
 from tools.kafka.commands import VERSION
+from tools.settings import STANDARD_AUTHORIZER
 
 KAFKA_SETTINGS = {
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS",
     "group.share.enable": "true",
 }
@@ -27,8 +28,5 @@ def run(folder: Path, settings: Mapping[str, str]) -> SuiteResult:
             cases = compare_brokers(broker.port, kafka.port)
     finally:
         kafka.stop()
-    for case, differences in cases.items():
-        (result.failed if differences else result.passed).append(case)
-        for difference in differences[:1]:
-            print(f"  {difference}")
+    result.record_differences(cases)
     return result

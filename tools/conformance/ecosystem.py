@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tools.broker_process import free_port
 from tools.conformance import acls
 from tools.conformance.result import SuiteResult
-from tools.conformance.secured import write_properties
 from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, java
+from tools.settings import write_properties
 
 CLIENT_FLAGS = ("-Xmx512m",)
 TIMEOUT_S = 300.0

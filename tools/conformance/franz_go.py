@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.security import issuer
 from tools.conformance.result import SuiteResult
 from tools.conformance.secured import ADMIN, MECHANISMS, SCRAM, Security, password
 from tools.conformance.target import Target
@@ -19,6 +18,7 @@ from tools.fetch.cache import cached
 from tools.fetch.go import module_source
 from tools.fetch.programs import Unavailable, find
 from tools.processes import child
+from tools.token_issuer import STRANGER, token
 
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 PURPOSE = "run the tests of the Go client franz-go"
@@ -109,7 +109,7 @@ def _security(target: Target) -> dict[str, str]:
     own = security.client
     return {
         "KGO_SEEDS": security.bootstrap("SSL"),
-        "KGO_TEST_TLS": f"ca:{security.authority},cert:{own.certificate},key:{own.key}",
+        "KGO_TEST_TLS": f"ca:{security.ca},cert:{own.certificate},key:{own.key}",
         "KGO_TEST_SCRAM_SEEDS": security.bootstrap("SASL_PLAINTEXT"),
         "KGO_TEST_SCRAM": f"{ADMIN}:{password(ADMIN)}",
     }
@@ -120,14 +120,18 @@ def _mechanisms(security: Security, folder: Path, only: str, result: SuiteResult
     program: Path | None = None
     own, other = security.client, security.stranger
     secrets_of = {name: (ADMIN, password(ADMIN), "wrong") for name in ("PLAIN", *SCRAM)}
-    secrets_of["OAUTHBEARER"] = ("", issuer.token(subject=ADMIN), issuer.token(issuer.STRANGER, ADMIN))
+    secrets_of["OAUTHBEARER"] = (
+        "",
+        token(subject=ADMIN),
+        token(STRANGER, ADMIN),
+    )
     for mechanism in (*MECHANISMS, "SSL"):
         name = f"authenticated by {'a certificate' if mechanism == 'SSL' else mechanism}"
         if not re.search(only, name):
             continue
         program = program or build(Path(__file__).with_name("franz_mechanism.go"), folder / "mechanism")
         server = security.bootstrap("SSL" if mechanism == "SSL" else "SASL_SSL")
-        common = [str(program), server, f"franz-{mechanism}", str(security.authority), mechanism]
+        common = [str(program), server, f"franz-{mechanism}", str(security.ca), mechanism]
         user, secret, wrong = secrets_of.get(mechanism, (str(own.certificate), str(own.key), ""))
         accepted = _output([*common, user, secret])
         stranger = [str(other.certificate), str(other.key)]

@@ -1,5 +1,5 @@
 // Produces and consumes one record with franz-go over TLS, authenticated by SASL or by a certificate.
-// Usage: franz_mechanism BOOTSTRAP TOPIC AUTHORITY MECHANISM USER SECRET
+// Usage: franz_mechanism BOOTSTRAP TOPIC CA MECHANISM USER SECRET
 // The secret is a password, or a token for OAUTHBEARER; for SSL, user and secret are the files of certificate and key.
 package main
 
@@ -25,9 +25,9 @@ func check(err error) {
 }
 
 func main() {
-	bootstrap, topic, authority := os.Args[1], os.Args[2], os.Args[3]
+	bootstrap, topic, ca := os.Args[1], os.Args[2], os.Args[3]
 	mechanism, user, secret := os.Args[4], os.Args[5], os.Args[6]
-	pem, err := os.ReadFile(authority)
+	pem, err := os.ReadFile(ca)
 	check(err)
 	secure := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	secure.RootCAs.AppendCertsFromPEM(pem)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.conformance.result import SuiteResult
-from tools.conformance.secured import ADMIN, SCRAM_LOGIN, USERS, write_properties
+from tools.conformance.secured import ADMIN, USERS
 from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, tool
+from tools.settings import SCRAM_LOGIN, write_properties
 
 NODE = "1"
 TIMEOUT_S = 120.0

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.certificates import Authority, Identity
-from tests.security import issuer
+from tools import token_issuer
 from tools.broker_process import BrokerProcess, free_port
+from tools.certificates import CaFolder, KeyFiles
 from tools.cluster.nodes import RUNNEL, new_cluster_id
+from tools.settings import STANDARD_AUTHORIZER, login_config, pem_stores, plain_users, write_properties
 
 PROTOCOLS = ("SASL_SSL", "SSL", "SASL_PLAINTEXT", "PLAINTEXT")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -18,8 +19,6 @@ ADMIN = "admin"
 USERS = (ADMIN, "wordcount", "connect", "mirror-source", "mirror-target")
 """Each has a password of its own; all but the first may do what ACLs permit."""
 CERTIFICATE_NAME = "client"
-_LOGIN = "org.apache.kafka.common.security"
-SCRAM_LOGIN = f"{_LOGIN}.scram.ScramLoginModule required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +27,12 @@ class Security:
 
     ports: Mapping[str, int]
     """Security protocol → port."""
-    authority: Path
+    ca: Path
     """The certificate that clients trust."""
-    client: Identity
+    client: KeyFiles
     """Of a client with a certificate, which may do everything."""
-    stranger: Identity
-    """Of a client whose certificate another authority has signed."""
+    stranger: KeyFiles
+    """Of a client whose certificate another CA has issued."""
     audit_log: Path
 
     def bootstrap(self, protocol: str) -> str:
@@ -44,16 +43,16 @@ class Security:
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority),
+            "ssl.truststore.location": str(self.ca),
             "sasl.mechanism": mechanism,
-            "sasl.jaas.config": _login(user, mechanism),
+            "sasl.jaas.config": login_config(mechanism, user, password(user)),
         }
 
     def librdkafka(self) -> dict[str, str]:
         """The same for the first user, by the names of librdkafka."""
         return {
             "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(self.authority),
+            "ssl.ca.location": str(self.ca),
             "sasl.mechanism": SCRAM[1],
             "sasl.username": ADMIN,
             "sasl.password": password(ADMIN),
@@ -61,7 +60,7 @@ class Security:
 
     def environment(self) -> dict[str, str]:
         """The same for `runnel`, which reads a properties file."""
-        path = self.authority.with_name("runnel.properties")
+        path = self.ca.with_name("runnel.properties")
         write_properties(path, self.properties())
         return {"RUNNEL_BOOTSTRAP": self.bootstrap("SASL_SSL"), "RUNNEL_COMMAND_CONFIG": str(path)}
 
@@ -70,27 +69,22 @@ def password(user: str) -> str:
     return f"{user}-secret"
 
 
-def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
-    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    return path
-
-
 @contextmanager
 def secured(folder: Path, settings: Mapping[str, str]) -> Iterator[Security]:
     """A new broker with a listener of every security protocol and every mechanism."""
     folder.mkdir(parents=True)
-    authority = Authority(folder)
+    ca = CaFolder(folder)
     ports = {protocol: free_port() for protocol in PROTOCOLS}
     security = Security(
         ports,
-        authority.certificate,
-        authority.sign(CERTIFICATE_NAME),
-        Authority(folder, "strangers").sign("stranger"),
+        ca.certificate,
+        ca.issue(CERTIFICATE_NAME),
+        CaFolder(folder, "strangers").issue("stranger"),
         folder / "audit.jsonl",
     )
-    own = authority.sign("broker", "127.0.0.1")
-    keys = issuer.write_keys(folder / "keys.json")
-    properties = {**_settings(security, own), **issuer.settings(keys), **settings}
+    own = ca.issue("broker", "127.0.0.1")
+    keys = token_issuer.write_keys(folder / "keys.json")
+    properties = {**_settings(security, own), **token_issuer.settings(keys), **settings}
     broker = _SecuredProcess(folder / "data", properties, ports["SASL_PLAINTEXT"])
     broker.format()
     with broker:
@@ -102,7 +96,7 @@ class _SecuredProcess(BrokerProcess):
 
     def __init__(self, data_dir: Path, settings: Mapping[str, str], port: int) -> None:
         super().__init__(data_dir, {**settings, "log.dirs": str(data_dir)})
-        # The one that is asked whether it has started: before SASL, it answers ApiVersions to everyone.
+        # `answers` connects to it: a listener without TLS answers ApiVersions before authentication.
         self.port = port
         self.config = write_properties(data_dir.with_name("server.properties"), self.settings)
 
@@ -120,33 +114,22 @@ class _SecuredProcess(BrokerProcess):
         return [RUNNEL, "serve", "--config", str(self.config)]
 
 
-def _settings(security: Security, own: Identity) -> dict[str, str]:
+def _settings(security: Security, own: KeyFiles) -> dict[str, str]:
     sasl_ssl = "listener.name.sasl_ssl"
     return {
         "node.id": "1",
         "listeners": ",".join(f"{protocol}://{security.bootstrap(protocol)}" for protocol in PROTOCOLS),
         "inter.broker.listener.name": "SASL_SSL",
         "sasl.mechanism.inter.broker.protocol": SCRAM[1],
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(own.pem),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(security.authority),
+        **pem_stores(own.pem, security.ca),
         "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(SCRAM),
         f"{sasl_ssl}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        f"{sasl_ssl}.plain.sasl.jaas.config": (
-            f'{_LOGIN}.plain.PlainLoginModule required user_{ADMIN}="{password(ADMIN)}";'
-        ),
-        f"{sasl_ssl}.{SCRAM[1].lower()}.sasl.jaas.config": _login(ADMIN, SCRAM[1]),
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"{sasl_ssl}.plain.sasl.jaas.config": plain_users({ADMIN: password(ADMIN)}),
+        f"{sasl_ssl}.{SCRAM[1].lower()}.sasl.jaas.config": login_config(SCRAM[1], ADMIN, password(ADMIN)),
+        "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": f"User:{ADMIN};User:CN={CERTIFICATE_NAME}",
         "delegation.token.secret.key": "the secret of tokens",
         "audit.log.file": str(security.audit_log),
         "audit.log.allowed": "all",
     }
-
-
-def _login(user: str, mechanism: str) -> str:
-    """The JAAS line of a client."""
-    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-    return f'{_LOGIN}.{module} required username="{user}" password="{password(user)}";'

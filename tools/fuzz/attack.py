@@ -102,5 +102,5 @@ class Attack:
 
 
 def disconnect(writer: asyncio.StreamWriter) -> None:
-    """Close a connection as a crashed client does, without an exchange of farewells."""
+    """Close a connection as a crashed client does, without a clean shutdown."""
     writer.transport.abort()

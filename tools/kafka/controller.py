@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tools.broker_process import answers
 from tools.kafka.commands import java, tool
+from tools.settings import write_properties
 
 START_TIMEOUT_S = 120.0
 
@@ -50,7 +51,7 @@ class KafkaController:
             "log.dirs": str(self.folder / "log"),
             **self.settings,
         }
-        properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        write_properties(properties, lines)
         if not (self.folder / "log" / "meta.properties").exists():
             command = tool("kafka-storage", "format", "-t", self.cluster_id, "-c", properties, *self.first)
             subprocess.run(command, capture_output=True, check=True, timeout=START_TIMEOUT_S)

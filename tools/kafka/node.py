@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tools.broker_process import answers, free_port
 from tools.kafka.commands import java, tool
+from tools.settings import write_properties
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
@@ -88,7 +89,7 @@ def start(
     folder.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
     properties = folder / "server.properties"
-    properties.write_text(_properties(folder, port, controller_port, settings, listeners))
+    write_properties(properties, _properties(folder, port, controller_port, settings, listeners))
     log = folder / "log"
     if not (log / "meta.properties").exists():
         _format(properties, formatting)
@@ -115,10 +116,10 @@ def start(
 
 def _properties(
     folder: Path, port: int, controller_port: int, settings: Mapping[str, str], listeners: tuple[str, ...]
-) -> str:
+) -> dict[str, str]:
     client = ",".join((f"PLAINTEXT://127.0.0.1:{port}", *listeners))
     controller = f"CONTROLLER://127.0.0.1:{controller_port}"
-    lines = {
+    return {
         **ONE_NODE,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "listeners": f"{client},{controller}",
@@ -126,7 +127,6 @@ def _properties(
         "log.dirs": str(folder / "log"),
         **settings,
     }
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
 def _format(properties: Path, options: tuple[str, ...]) -> None:

@@ -22,8 +22,8 @@ def tls_error(address: str, host: str, error: OSError) -> ClientError:
                 "ssl.endpoint.identification.algorithm to nothing if you do not need this check"
             )
         return TlsFailed(
-            f"the certificate of {address} was not verified ({error.verify_message}): is it signed by an "
-            "authority in ssl.truststore.location (or ssl.ca.location)?"
+            f"the certificate of {address} was not verified ({error.verify_message}): is its CA in "
+            "ssl.truststore.location (or ssl.ca.location)?"
         )
     if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
         return TlsFailed(

@@ -50,7 +50,7 @@ SECURITY_CONFIGS = table(
     _row("audit.log.topic.replication.factor", SHORT, 3, at_least(1), LOW, FIXED,
          "The replication factor of the audit topic when it is created; a single node uses 1."),
     _row("audit.log.topic.retention.ms", LONG, 30 * 24 * 3600 * 1000, at_least(-1), LOW, FIXED,
-         "The retention time of the audit topic when it is created; -1 keeps records for good."),
+         "The retention time of the audit topic when it is created; -1 keeps records without a time limit."),
     _row("audit.log.logger", BOOLEAN, "false", None, MEDIUM, FIXED,
          "Whether decisions of the authorizer are logged by the logger runnel.audit."),
     _row("audit.log.allowed", STRING, "changes", one_of("none", "changes", "all"), MEDIUM, FIXED,

@@ -47,11 +47,11 @@ SSL_CONFIGS = table(
     _row("ssl.truststore.type", STRING, "JKS", one_of_any_case(*STORE_TYPES), MEDIUM, BROKER,
          "The format of the trust store: PEM, PKCS12 or JKS."),
     _row("ssl.truststore.location", STRING, None, None, MEDIUM, BROKER,
-         "The file with the certificates of trusted authorities."),
+         "The file with the certificates of trusted CAs."),
     _row("ssl.truststore.password", PASSWORD, None, None, MEDIUM, BROKER,
          "The password of the trust store. PEM files have none."),
     _row("ssl.truststore.certificates", PASSWORD, None, None, MEDIUM, BROKER,
-         "The certificates of trusted authorities themselves, in PEM format."),
+         "The certificates of trusted CAs themselves, in PEM format."),
     # Connections.
     _row("ssl.protocol", STRING, "TLSv1.3", one_of("TLS", *TLS_VERSIONS), MEDIUM, BROKER,
          "The newest version of TLS; TLS stands for all of ssl.enabled.protocols."),

@@ -2,8 +2,8 @@
 
 A fact that is not known (None) yields no finding. Severities:
 
-    high    who can connect gets more than was probably intended: everything, all records, or passwords
-    medium  an attacker needs one more thing: a place on the network path, a user, an account on the machine
+    high    anyone who can connect gets more than was probably intended: all records, or passwords
+    medium  an attacker needs one more thing: access to the network path, a user, or a local account
     low     a protection that would limit the damage is not in use
 """
 
@@ -36,7 +36,7 @@ _OLD_VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1")
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -48,7 +48,7 @@ class Finding(NamedTuple):
 
     severity: Severity
     name: str
-    """A word for it, the same in every release."""
+    """A stable identifier, the same in every release."""
     listener: str | None
     """None if it concerns the whole node."""
     consequence: str
@@ -77,7 +77,7 @@ class ListenerFacts:
 
     @property
     def is_anonymous(self) -> bool:
-        """May clients stay without a name?"""
+        """May clients connect without authentication?"""
         return not self.protocol.uses_sasl and (
             self.protocol is SecurityProtocol.PLAINTEXT or self.client_auth != "required"
         )
@@ -85,7 +85,7 @@ class ListenerFacts:
 
 @dataclass(frozen=True, slots=True)
 class LooseFile:
-    """A file or directory of the node that other users of the machine may use."""
+    """A file or directory of the node that other users of the machine can access."""
 
     path: str
     what: str
@@ -155,13 +155,13 @@ def _listener(listener: ListenerFacts, facts: Facts) -> Iterator[Finding]:
             Severity.LOW,
             "endless-sessions",
             listener.name,
-            "A user that is removed, or whose password is changed, stays connected for as long as it likes.",
+            "A user that is removed, or whose password is changed, stays connected without a time limit.",
             "Set connections.max.reauth.ms, for example to 3600000.",
         )
 
 
 def _entry(listener: ListenerFacts, facts: Facts) -> Iterator[Finding]:
-    """Who can connect, and what that is enough for."""
+    """Who can connect, and what those clients may do."""
     name, protocol = listener.name, listener.protocol
     if not listener.is_anonymous:
         if not facts.has_authorizer:
@@ -221,7 +221,7 @@ def _anonymous_acls(listener: ListenerFacts, acls: Iterable[AccessControlEntry])
 
 
 def _wiretapping(listener: ListenerFacts) -> Iterator[Finding]:
-    """What can be read on the network."""
+    """What can be read on the network without TLS."""
     protocol = listener.protocol
     if protocol.uses_tls:
         return
@@ -231,7 +231,7 @@ def _wiretapping(listener: ListenerFacts) -> Iterator[Finding]:
             Severity.LOW if listener.is_local else Severity.HIGH,
             "secrets-in-clear",
             listener.name,
-            f"Who can read the network receives the passwords or tokens of {' and '.join(in_clear)}.",
+            f"Anyone who can read the network sees the passwords or tokens of {' and '.join(in_clear)}.",
             "Use SASL_SSL.",
         )
     if listener.is_local:
@@ -241,17 +241,17 @@ def _wiretapping(listener: ListenerFacts) -> Iterator[Finding]:
             Severity.MEDIUM,
             "scram-in-clear",
             listener.name,
-            "Who can read the network can guess passwords offline from recorded SCRAM exchanges, and take "
-            "over authenticated connections.",
+            "Anyone who can read the network can guess passwords offline from recorded SCRAM exchanges, and "
+            "take over authenticated connections.",
             "Use SASL_SSL.",
         )
     yield Finding(
         Severity.MEDIUM,
         "unencrypted",
         listener.name,
-        "Who can read the network reads all records"
+        "Anyone who can read or change network traffic can read or change all records"
         + (", and what brokers and controllers send each other" if listener.is_for_nodes else "")
-        + "; who can change it, changes them.",
+        + ".",
         f"Use {'SASL_SSL' if protocol.uses_sasl else 'SSL'}.",
     )
 
@@ -273,7 +273,7 @@ def _tls(listener: ListenerFacts, now_s: float) -> Iterator[Finding]:
             Severity.MEDIUM,
             "unverified-nodes",
             listener.name,
-            "Any certificate of a trusted authority is accepted for another node.",
+            "Any certificate of a trusted CA is accepted for another node.",
             "Set ssl.endpoint.identification.algorithm=https.",
         )
     if listener.expires_s is not None and listener.expires_s - now_s < EXPIRES_SOON_S:
@@ -283,7 +283,7 @@ def _tls(listener: ListenerFacts, now_s: float) -> Iterator[Finding]:
             Severity.HIGH if listener.expires_s - now_s < EXPIRES_NOW_S else Severity.MEDIUM,
             "certificate-expires",
             listener.name,
-            f"The certificate {when}: then clients that verify it cannot connect.",
+            f"The certificate {when}; clients that verify it cannot connect after that.",
             "Replace the key store; a running node reads it again.",
         )
 
@@ -320,7 +320,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
         (
             facts.has_audit_log,
             "no-audit-log",
-            "It cannot be found out later who did what.",
+            "Denied and permitted operations cannot be traced to a principal later.",
             "Set audit.log.file or audit.log.topic, which need an authorizer.",
         ),
         (
@@ -338,7 +338,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
         (
             facts.is_encrypted,
             "not-encrypted-at-rest",
-            "Who obtains a disk, snapshot or backup reads the records of topics without encryption.enable.",
+            "Anyone with a disk, snapshot or backup can read records of topics without encryption.enable.",
             "Use an encrypted volume, or set encryption.master.key.file and log.encryption.enable.",
         ),
     ):
@@ -347,7 +347,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_grant(acl: AccessControlEntry) -> bool:
-    """Does it allow more than descriptions?"""
+    """Does it allow more than DESCRIBE and DESCRIBE_CONFIGS?"""
     is_allowed = acl.permission_type == PermissionType.ALLOW
     return is_allowed and bool(allowed_bits(acl.operation) & ALL_OPERATIONS & ~_HARMLESS)
 

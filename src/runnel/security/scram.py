@@ -5,7 +5,7 @@
     client-final   c=channel binding,r=both nonces,p=proof
     server-final   v=signature   or   e=error
 
-A server stores the keys that verify a proof (`ScramVerifier`), which do not let anyone log in elsewhere.
+A server stores keys that verify a proof (`ScramVerifier`), which do not let anyone authenticate elsewhere.
 """
 
 import hashlib

@@ -40,7 +40,7 @@ class AuditLog:
         """Raises OSError if the file cannot be opened."""
         self.is_enabled = True
         self.topic: AuditTopic | None = None
-        """Where events are written besides."""
+        """The topic that events are written to as well."""
         self._filter = AuditFilter(policy)
         self._path = path
         self._has_logger = has_logger

@@ -37,7 +37,7 @@ class ClusterFacts:
 
 
 async def cluster_facts(cluster: Cluster) -> ClusterFacts:
-    """Ask all brokers of a cluster."""
+    """Describe all brokers of a cluster."""
     found = ClusterFacts()
     acls, has_quotas = await _acls(cluster, found), await _has_quotas(cluster, found)
     _, brokers = await ClusterAdmin(cluster).describe()
@@ -53,7 +53,7 @@ async def cluster_facts(cluster: Cluster) -> ClusterFacts:
         listeners = [await _with_certificate(each, roles, broker) for each in facts.listeners]
         facts = replace(facts, listeners=listeners, acls=acls, has_quotas=has_quotas)
         if not any(each.name == "audit.log.file" for each in described):
-            # A broker of Apache Kafka has other ways.
+            # Apache Kafka has other settings for these.
             facts = replace(facts, has_audit_log=None, is_encrypted=None)
         found.brokers[broker.node_id] = facts
     found.not_checked.append(
@@ -93,7 +93,7 @@ def _settings(described: Sequence[Setting]) -> Settings:
 
 
 async def _with_certificate(listener: ListenerFacts, roles: Roles, broker: BrokerView) -> ListenerFacts:
-    """Also the end of the certificate, if the listener can be reached from here."""
+    """Adds the end of the certificate, if the listener can be reached from here."""
     address = _address(listener.name, roles, broker)
     if not listener.protocol.uses_tls or address is None:
         return listener

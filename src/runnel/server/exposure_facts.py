@@ -15,7 +15,7 @@ _SECRET_WORDS = ("password", "jaas", "secret", "keystore.key")
 
 
 def facts_of(settings: Settings, roles: Roles, now_s: float) -> Facts:
-    """What the settings say, without reading a file."""
+    """The facts that follow from the settings, without reading a file."""
     super_users = (settings.text("super.users") or "").split(";")
     has_audit_log = any(
         (settings.text("audit.log.file"), settings.text("audit.log.topic"), settings.bool("audit.log.logger"))
@@ -38,7 +38,7 @@ def facts_of(settings: Settings, roles: Roles, now_s: float) -> Facts:
 def with_files(
     facts: Facts, settings: Settings, roles: Roles, data_dir: str, config_file: str | None
 ) -> Facts:
-    """Also what the certificates and the permissions of files say. Raises BadSettings."""
+    """Adds the facts of certificates and of file permissions. Raises BadSettings."""
     from runnel.server.layers import BadSettings
     from runnel.server.node_tls import tls_settings
     from runnel.tls.material import load_material
@@ -91,7 +91,7 @@ def _listener(settings: Settings, roles: Roles, address: Address) -> ListenerFac
 def _loose_files(
     settings: Settings, roles: Roles, data_dir: str, config_file: str | None
 ) -> Iterator[LooseFile]:
-    """Files that others than the user of the node may use; what does not exist yet is not loose."""
+    """Files that users other than that of the node can access; missing files are skipped."""
     wanted: dict[str, tuple[str, bool]] = {}
     if config_file is not None:
         wanted[config_file] = ("the settings file", _has_secrets(config_file))

@@ -105,7 +105,7 @@ class Node:
         self._cleaner: Cleaner | None = None
         self._tls: NodeTls | None = None
         self._audit_topic: AuditTopic | None = None
-        self._exchanges: set[asyncio.Task[None]] = set()
+        self._tls_reloads: set[asyncio.Task[None]] = set()
         self.settings.subscribe(self._settings_changed)
 
     @property
@@ -185,7 +185,7 @@ class Node:
             stack.callback(broker.groups.stop)
             stack.callback(broker.transactions.stop)
         # With the certificates of dynamic configs, which are known now.
-        await asyncio.gather(*self._exchanges)
+        await asyncio.gather(*self._tls_reloads)
         listeners.accept(roles.broker_listeners)
         # Leadership is handed over while the other controllers can still reach this one.
         stack.push_async_callback(broker.quorum.close)
@@ -236,7 +236,7 @@ class Node:
     async def reload(self) -> None:
         """Read key material again, as it may have changed. What cannot be read stays as it is."""
         if self._tls is not None:
-            await self._tls.exchange()
+            await self._tls.reload()
 
     def _new_broker(
         self, disk: DataDirectory, peers: TcpPeers, clock: SystemClock, entropy: SystemEntropy
@@ -283,7 +283,7 @@ class Node:
             audit.topic = self._audit_topic = AuditTopic(broker, topic, queue_max)
 
     def _report_exposure(self) -> None:
-        """Say at every start what is open to everyone."""
+        """Log the findings of severity high."""
         for finding in findings(facts_of(self.settings, self.roles, time.time())):
             if finding.severity is Severity.HIGH:
                 where = f"listener {finding.listener}: " if finding.listener else ""
@@ -429,9 +429,9 @@ class Node:
         if self._cleaner is not None:
             self._change_cleaner(self._cleaner)
         if self._tls is not None and self._tls.concerns(names):
-            exchange = asyncio.get_running_loop().create_task(self._tls.exchange())
-            self._exchanges.add(exchange)
-            exchange.add_done_callback(self._exchanges.discard)
+            reload = asyncio.get_running_loop().create_task(self._tls.reload())
+            self._tls_reloads.add(reload)
+            reload.add_done_callback(self._tls_reloads.discard)
 
     def _change_cleaner(self, cleaner: Cleaner) -> None:
         cleaner.change(

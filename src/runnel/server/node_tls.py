@@ -1,7 +1,7 @@
-"""The TLS of a node: what its listeners and its connections to other nodes use, and its exchange at run time.
+"""The TLS of a node: what its listeners and its connections to other nodes use, and its reload at run time.
 
     start            any mistake in a setting or file prevents it
-    exchange         on SIGHUP, when a dynamic config or a file changes; a mistake is logged, changes nothing
+    reload           on SIGHUP, when a dynamic config or a file changes; a mistake is logged, changes nothing
     dynamic config   is validated before it is stored, by the broker that it is for
 
 Open connections keep what they have. Files are read and keys are loaded in threads.
@@ -56,7 +56,7 @@ class NodeTls:
         self._settings = settings
         self._made: dict[str, _Made] = {}
         self._stamps: dict[str, Stamp] = {}
-        self._exchanging = asyncio.Lock()
+        self._reloading = asyncio.Lock()
         self.servers: dict[str, ServerTls] = {}
         """By listener."""
 
@@ -92,9 +92,9 @@ class NodeTls:
 
         return current
 
-    async def exchange(self) -> None:
+    async def reload(self) -> None:
         """Make everything again; what fails stays as it is."""
-        async with self._exchanging:
+        async with self._reloading:
             self._stamps = await asyncio.to_thread(self._read_stamps)
             for name in list(self._made):
                 try:
@@ -103,7 +103,7 @@ class NodeTls:
                     log.error("TLS of the listener %s was not changed: %s", name, error)
                     continue
                 except Exception:
-                    # It must not end the exchange of certificates for good.
+                    # One failure must not end all later rotations.
                     log.exception("TLS of the listener %s was not changed", name)
                     continue
                 self._made[name] = made
@@ -112,11 +112,11 @@ class NodeTls:
                 log.info("TLS of the listener %s was loaded again", name)
 
     async def watch(self) -> None:
-        """Exchange when a file changes, until cancelled."""
+        """Reload when a file changes, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             if await asyncio.to_thread(self._read_stamps) != self._stamps:
-                await self.exchange()
+                await self.reload()
 
     async def refusal(self, changes: Mapping[str, str | None]) -> str | None:
         """Why these changes of dynamic configs cannot be applied; None if they can."""
@@ -186,7 +186,7 @@ def tls_settings(roles: Roles, settings: Settings, listener: str) -> TlsSettings
     def value_of(name: str) -> object:
         has_sasl = roles.protocols[listener].uses_sasl
         if name == "ssl.client.auth" and has_sasl and not settings.is_set_for(listener, name):
-            # As in Kafka: clients that log in need no certificate, unless the listener demands it.
+            # As in Kafka: clients of SASL need no certificate, unless the listener requires it.
             return ClientAuth.NONE.value
         return settings.of_listener(listener, name)
 

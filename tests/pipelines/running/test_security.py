@@ -13,9 +13,9 @@ from runnel.client.properties import ClientProperties
 from runnel.client.sync import SyncClient
 from runnel.pipelines.declared.job import DeclaredOptions, run
 from runnel.pipelines.progress import Progress
-from tests.certificates import KEY_PASSWORD, Authority, Identity
 from tests.pipelines.declared.shop import declared
 from tests.tls_proxy import TlsProxy, broker_behind
+from tools.certificates import KEY_PASSWORD, CaFolder, KeyFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,29 +31,29 @@ sinks:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
+def ca(tmp_path_factory: pytest.TempPathFactory) -> CaFolder:
+    return CaFolder(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
-def identity(authority: Authority) -> Identity:
-    return authority.sign("client")
+def identity(ca: CaFolder) -> KeyFiles:
+    return ca.issue("client")
 
 
 @pytest.fixture(scope="module")
-def address(authority: Authority) -> Iterator[str]:
+def address(ca: CaFolder) -> Iterator[str]:
     """A broker that requires TLS with certificates of clients."""
-    proxy = TlsProxy(authority.sign("server", "127.0.0.1"), authority, asks_for_certificates=True)
+    proxy = TlsProxy(ca.issue("server", "127.0.0.1"), ca, asks_for_certificates=True)
     with broker_behind(proxy):
         yield f"127.0.0.1:{proxy.port}"
 
 
 @pytest.fixture(scope="module")
-def properties(authority: Authority, identity: Identity) -> ClientProperties:
+def properties(ca: CaFolder, identity: KeyFiles) -> ClientProperties:
     return ClientProperties(
         {
             "security.protocol": "SSL",
-            "ssl.ca.location": str(authority.certificate),
+            "ssl.ca.location": str(ca.certificate),
             "ssl.certificate.location": str(identity.certificate),
             "ssl.key.location": str(identity.encrypted_key),
             "ssl.key.password": KEY_PASSWORD,

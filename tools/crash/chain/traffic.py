@@ -61,7 +61,7 @@ class InputProducer(threading.Thread):
 
     @abstractmethod
     def renew(self) -> None:
-        """Go on with a new producer."""
+        """Replace the producer by a new one."""
 
     def finish(self) -> None:
         """Wait for what is in flight."""
@@ -129,7 +129,7 @@ class IdempotentInput(InputProducer):
 
     def _errored(self, error: KafkaError) -> None:
         if error.fatal():
-            self._verifier.fail(f"{self.name} met a fatal error: {error}")
+            self._verifier.fail(f"{self.name}: fatal error: {error}")
 
 
 class TransactionalInput(InputProducer):

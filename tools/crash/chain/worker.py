@@ -21,7 +21,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tools.cluster.security import read_properties
 from tools.crash.chain.transact import (
     CALL_TIMEOUT_S,
     RETRY_S,
@@ -32,6 +31,7 @@ from tools.crash.chain.transact import (
 )
 from tools.crash.chain.verification import Journal, transformed
 from tools.crash.load import CONNECTION
+from tools.settings import read_properties
 
 BATCH_MAX = 150
 ABORT_CHANCE = 0.15

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tools.cluster.security import NO_SECURITY, Security, properties_file
+from tools.cluster.security import NO_SECURITY, Security
 from tools.fetch.programs import Unavailable
 from tools.kafka.commands import kafka_jars, tool
+from tools.settings import write_properties
 
 INPUT, OUTPUT, GROUP = "chain-in", "chain-out", "chain"
 ROOT = Path(__file__).resolve().parents[3]
@@ -141,7 +142,7 @@ class PythonWorker(WorkerProcess):
             "instance": instance,
         }
         if properties := self.config.security.client(WORKERS):
-            path = properties_file(self.config.folder / f"worker-{self.number}.properties", properties)
+            path = write_properties(self.config.folder / f"worker-{self.number}.properties", properties)
             options["properties"] = str(path)
         pairs = [part for key, value in options.items() for part in (f"--{key}", value)]
         return [sys.executable, "-m", "tools.crash.chain.worker", *pairs]

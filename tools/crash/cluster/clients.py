@@ -15,8 +15,8 @@ from tools.cluster.nodes import NodeCluster
 from tools.cluster.security import ADMIN, OBSERVER
 from tools.crash.chain.run import INPUT_PARTITIONS, Chain
 from tools.crash.chain.workers import ChainConfig, PythonWorker
+from tools.crash.cluster.acls import READER, SENDER, grant
 from tools.crash.cluster.gaps import GapMeter
-from tools.crash.cluster.rights import READER, SENDER, grant
 from tools.crash.ledger import Ledger, Partition
 from tools.crash.load import Reader, Renewal, Sender, read_log
 from tools.crash.rounds import Progress
@@ -154,14 +154,14 @@ class Clients:
         return self.ledger.violations + self.chain.verifier.violations
 
     def start(self) -> None:
-        self._wait_for_rights()
+        self._wait_for_acls()
         for thread in (*self.senders, self.reader, *self.chain.threads, self.supervisor):
             thread.start()
         self.wait_for_progress(time.monotonic())
         # Faults begin when all clients work.
         self.chain.wait_for_output(1)
 
-    def _wait_for_rights(self) -> None:
+    def _wait_for_acls(self) -> None:
         """Until every broker has replayed the topics of the chain, which follow the ACLs in the metadata."""
         deadline = time.monotonic() + STUCK_S
         for node in self.cluster.running:

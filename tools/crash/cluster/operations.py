@@ -12,9 +12,9 @@ from confluent_kafka import KafkaException
 from tools.cluster import changes, view
 from tools.cluster.nodes import RUNNEL, ClusterNode, RunnelNode
 from tools.cluster.security import ADMIN
+from tools.crash.cluster.acls import COMMITTER
 from tools.crash.cluster.faults import START_TIMEOUT_S, kill_all
 from tools.crash.cluster.offsets import Committed, Committer
-from tools.crash.cluster.rights import COMMITTER
 from tools.crash.cluster.run import ClusterOutcome, finish, verify
 from tools.crash.cluster.world import SETTINGS, NotSettled, World, new_world
 from tools.crash.rounds import Progress

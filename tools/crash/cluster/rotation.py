@@ -1,11 +1,11 @@
-"""Certificates of all nodes and clients are exchanged under load: new keys, then a new authority.
+"""Rotates the certificates of all nodes and clients under load: new keys, then a new CA.
 
-    new keys                      of the same authority
-    trust the new authority       and the old one
-    certificates of the new one   while both are trusted
-    distrust the old authority    whose certificates are refused then
+    new keys                        of the same CA
+    trust the new CA                and the old one
+    certificates of the new CA      while both are trusted
+    distrust the old CA             whose certificates are then refused
 
-Each step goes node by node, each in another way (file, SIGHUP, dynamic config), then through the clients.
+Each step is done node by node, each in another way (file, SIGHUP, dynamic config), then by all clients.
 Open connections keep what they have: after each step a node is restarted, after the last one all of them.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tools.broker_process import API_VERSIONS_REQUEST
-from tools.certificates import Authority
+from tools.certificates import CertificateAuthority
 from tools.cluster.metadata_records import changes_since
 from tools.cluster.nodes import ClusterNode
 from tools.cluster.security import ADMIN, MutualTls, served_serial
@@ -31,22 +31,22 @@ from tools.crash.cluster.run import ClusterOutcome
 from tools.crash.rounds import Progress
 
 CONTROLLER = "CONTROLLER"
-EXCHANGE_TIMEOUT_S = 30.0
+ROTATION_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 PROBE = "probe"
 
 
-class NotExchanged(RuntimeError):
-    """A node does not use its new certificate, or still trusts an old authority."""
+class NotRotated(RuntimeError):
+    """A node does not use its new certificate, or still trusts an old CA."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A state of the authorities, which all nodes and clients reach before the next one begins."""
+    """An issuer and trusted CAs, which all nodes and clients use before the next step begins."""
 
     name: str
-    issuer: Authority
-    trusted: tuple[Authority, ...]
+    issuer: CertificateAuthority
+    trusted: tuple[CertificateAuthority, ...]
 
 
 class Rotation:
@@ -59,13 +59,13 @@ class Rotation:
         self.running = running
         self.world = world
         self.security = security
-        old, new = security.authority, Authority("authority 2")
-        self.authorities = (old, new)
+        old, new = security.ca, CertificateAuthority("CA 2")
+        self.cas = (old, new)
         self.steps = [
             Step("new keys", old, (old,)),
-            Step("trust the new authority", old, (old, new)),
-            Step("certificates of the new authority", new, (old, new)),
-            Step("distrust the old authority", new, (new,)),
+            Step("trust the new CA", old, (old, new)),
+            Step("certificates of the new CA", new, (old, new)),
+            Step("distrust the old CA", new, (new,)),
         ]
         self.ways: dict[str, Callable[[ClusterNode], None]] = {
             "file": self._by_file,
@@ -77,25 +77,25 @@ class Rotation:
         """All steps, and restarts of nodes between them."""
         nodes = list(self.world.cluster.nodes.values())
         for number, step in enumerate(self.steps):
-            self.security.authority, self.security.trusted = step.issuer, list(step.trusted)
+            self.security.ca, self.security.trusted = step.issuer, list(step.trusted)
             before = changes_since(nodes[0].place.data, 0)
             for node in nodes:
                 way = list(self.ways)[(number + node.number) % len(self.ways)]
-                self.running.measure(f"{step.name}: node", partial(self._exchange, node, step, way))
+                self.running.measure(f"{step.name}: node", partial(self._rotate, node, step, way))
             self.running.measure(f"{step.name}: clients", self._renew_clients)
-            self._verify_calm(nodes[0].place.data, before.end_offset, step)
+            self._verify_stable(nodes[0].place.data, before.end_offset, step)
             self.running.restart(nodes[number % len(nodes)])
         self.running.rolling_restart()
 
     # Nodes.
 
-    def _exchange(self, node: ClusterNode, step: Step, way: str) -> str:
+    def _rotate(self, node: ClusterNode, step: Step, way: str) -> str:
         began = time.monotonic()
         self.ways[way](node)
-        deadline = began + EXCHANGE_TIMEOUT_S
-        while complaints := list(self._differences(node, step)):
+        deadline = began + ROTATION_TIMEOUT_S
+        while differences := list(self._differences(node, step)):
             if time.monotonic() > deadline:
-                raise NotExchanged(f"{step.name}, node {node.number} by {way}: {'; '.join(complaints)}")
+                raise NotRotated(f"{step.name}, node {node.number} by {way}: {'; '.join(differences)}")
             time.sleep(0.1)
         return f"{node.number} by {way}, in use after {time.monotonic() - began:.1f} s"
 
@@ -128,18 +128,18 @@ class Rotation:
         properties = {"bootstrap.servers": self.world.cluster.bootstrap, **security.client(ADMIN)}
         admin = AdminClient({**properties, "log_level": 0})
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(EXCHANGE_TIMEOUT_S)
+            future.result(ROTATION_TIMEOUT_S)
 
     def _differences(self, node: ClusterNode, step: Step) -> Iterator[str]:
-        """What new connections to the node's listeners see that is not of this step."""
+        """What new connections to the node's listeners see that differs from this step."""
         place, serial = node.place, self.security.nodes[node.number].serial
         for port in (place.client_port, place.broker_port, place.controller_port):
-            for authority in self.authorities:
-                context = probe_context(authority, self.authorities, self.security.folder)
+            for ca in self.cas:
+                context = probe_context(ca, self.cas, self.security.folder)
                 found = connect(place.host, port, context)
-                expected = serial if authority in step.trusted else None
+                expected = serial if ca in step.trusted else None
                 if found != expected:
-                    yield f"port {port}: {found} instead of {expected} for a client of {authority.name}"
+                    yield f"port {port}: {found} instead of {expected} for a client of {ca.name}"
 
     # Clients.
 
@@ -156,7 +156,7 @@ class Rotation:
         clients.chain.wait_for_output(clients.chain.output_reader.records_read + 1)
         return f"in {time.monotonic() - began:.1f} s"
 
-    def _verify_calm(self, data: Path, offset: int, step: Step) -> None:
+    def _verify_stable(self, data: Path, offset: int, step: Step) -> None:
         """No broker may be fenced, and no controller elected."""
         changes = changes_since(data, offset)
         if changes.fencings:
@@ -169,13 +169,12 @@ class Rotation:
         )
 
 
-def probe_context(issuer: Authority, trusted: tuple[Authority, ...], folder: Path) -> ssl.SSLContext:
-    """A client with a certificate of `issuer` that trusts all authorities."""
-    issued = issuer.issue(PROBE)
-    context = ssl.create_default_context(cadata="".join(authority.certificate for authority in trusted))
-    path = folder / "probe.pem"
-    path.write_text(issued.key + issued.certificate)
-    context.load_cert_chain(path)
+def probe_context(
+    issuer: CertificateAuthority, trusted: tuple[CertificateAuthority, ...], folder: Path
+) -> ssl.SSLContext:
+    """A client with a certificate of `issuer` that trusts all CAs."""
+    context = ssl.create_default_context(cadata="".join(ca.pem() for ca in trusted))
+    context.load_cert_chain(issuer.issue(PROBE, ()).write(folder / "probe.pem"))
     return context
 
 
@@ -197,7 +196,7 @@ def connect(host: str, port: int, context: ssl.SSLContext) -> int | str | None:
 
 
 def rotation(folder: Path, seed: int, progress: Progress) -> ClusterOutcome:
-    """All certificates of a new cluster are exchanged under load."""
+    """Rotate all certificates of a new cluster under load."""
 
     def operate(running: Operations) -> None:
         Rotation(running).run()

@@ -73,7 +73,7 @@ def _topic_probes() -> list[Probe]:
         Probe(19, "CreateTopics", creating, (on_topics(O.CREATE), configs), ignore=shown),
         Probe(
             19,
-            "CreateTopics by a right on the cluster",
+            "CreateTopics by an ACL on the cluster",
             creating,
             (on_cluster(O.CREATE), configs),
             ignore=shown,
@@ -98,7 +98,7 @@ def _topic_probes() -> list[Probe]:
         ),
         Probe(
             20,
-            "DeleteTopics by a right on the cluster",
+            "DeleteTopics by an ACL on the cluster",
             _delete(is_by_id=False),
             (on_cluster(O.DELETE),),
             prepare=_recreated,

@@ -44,7 +44,7 @@ BITS = (
     ("ALTER of the cluster", frozenset({Acl(O.ALTER, C, "kafka-cluster")})),
     ("ALL of the cluster", frozenset({Acl(O.ALL, C, "kafka-cluster")})),
 )
-"""Sets of rights that show in lists of permitted operations."""
+"""Sets of ACLs that show in lists of permitted operations."""
 
 _PREFIX = Acl(O.WRITE, T, "h", pattern=PatternType.PREFIXED)
 _EVERY = Acl(O.WRITE, T, "*")
@@ -128,7 +128,7 @@ def _metadata_probes() -> list[Probe]:
         ),
         Probe(
             3,
-            "Metadata that creates a topic by a right on the cluster",
+            "Metadata that creates a topic by an ACL on the cluster",
             _metadata(f"{AUTO}-2", allow_auto_topic_creation=True),
             (on_topics(O.DESCRIBE, f"{AUTO}-2"), on_cluster(O.CREATE)),
         ),

@@ -65,7 +65,7 @@ BITS = (
     ("ALL of all groups", frozenset({Acl(O.ALL, G, "*")})),
     ("ALL of all groups and topics", frozenset({Acl(O.ALL, G, "*"), Acl(O.ALL, T, "*")})),
 )
-"""Sets of rights that show in lists of permitted operations."""
+"""Sets of ACLs that show in lists of permitted operations."""
 
 
 def set_up_groups(pair: BrokerPair) -> None:

@@ -30,7 +30,7 @@ class Acl(NamedTuple):
     host: str = "*"
 
 
-Rights = frozenset[Acl]
+AclSet = frozenset[Acl]
 
 
 class Need(NamedTuple):
@@ -65,10 +65,10 @@ def on_transactional_ids(operation: Operation, *names: str) -> Need:
 
 
 class Variant(NamedTuple):
-    """A set of rights that a request is sent with."""
+    """The ACLs of the user that sends a request."""
 
     label: str
-    rights: Rights
+    acls: AclSet
     is_denied: bool
     """Nothing of the request is permitted that has ids of its own in its response."""
 
@@ -95,10 +95,10 @@ class Probe:
     ignore: str = ""
     ignore_served: str = ""
     """What is ignored besides where some of the request is permitted."""
-    extra: tuple[tuple[str, Rights], ...] = ()
-    """Further sets of rights, with their labels."""
+    extra: tuple[tuple[str, AclSet], ...] = ()
+    """Further sets of ACLs, with their labels."""
     has_all: bool = True
-    """Whether it is also sent with all of its rights."""
+    """Whether it is also sent with all ACLs that it needs."""
     closes: bool = False
     """Whether Kafka closes the connection instead of responding."""
     prepare: Callable[[BrokerPair], None] | None = None
@@ -114,8 +114,8 @@ class Probe:
         return self.versions or range(api.version_min, api.version_max + 1)
 
     def variants(self) -> Iterator[Variant]:
-        """Without rights, without each one of them, with DESCRIBE only, with a DENY, and with all."""
-        yield Variant("no rights", frozenset(), True)
+        """Without ACLs, without each one that is needed, with DESCRIBE only, with a DENY, and with all."""
+        yield Variant("no ACLs", frozenset(), True)
         needs = self.needs
         all_acls = {acl for need in needs for acl in need.acls()}
         for missing in needs:
@@ -132,9 +132,9 @@ class Probe:
             if len(partial.names) > 1:
                 others = {acl for need in needs if need is not partial for acl in need.acls()}
                 for name in partial.names:
-                    rights = frozenset(others | partial.acls([name]))
-                    yield Variant(f"{partial} {name!r} only", rights, False)
-        for label, rights in self.extra:
-            yield Variant(label, rights, False)
+                    granted = frozenset(others | partial.acls([name]))
+                    yield Variant(f"{partial} {name!r} only", granted, False)
+        for label, granted in self.extra:
+            yield Variant(label, granted, False)
         if self.has_all:
-            yield Variant("all rights", frozenset(all_acls), False)
+            yield Variant("all ACLs", frozenset(all_acls), False)

@@ -1,4 +1,4 @@
-"""Sends every request with every set of rights to both brokers."""
+"""Sends every request with every set of ACLs to both brokers."""
 
 import re
 from collections.abc import Iterator
@@ -15,14 +15,15 @@ from tools.differential.authorization.cluster import cluster_probes, set_up_toke
 from tools.differential.authorization.controller import requests_of_nodes
 from tools.differential.authorization.data import data_probes
 from tools.differential.authorization.groups import group_probes, set_up_groups
-from tools.differential.authorization.probe import GONE, HERE, TOPICS, Probe, Rights, Variant
+from tools.differential.authorization.probe import GONE, HERE, TOPICS, AclSet, Probe, Variant
 from tools.differential.authorization.transactions import set_up_transactions, transaction_probes
 from tools.differential.cases import wait_until_ready
 from tools.differential.comparison import NEVER_EQUAL, SETTLE_S, Broker, BrokerPair, Difference, plain
 from tools.differential.topics import create, new_topic
+from tools.settings import plain_users
 
 SUPER_USER = "one"
-"""The client that sets up what others try to use."""
+"""The client that creates what the others request."""
 PASSWORD = "secret-of-all"
 
 IGNORED_WHEN_DENIED = NEVER_EQUAL - {
@@ -37,7 +38,7 @@ IGNORED_WHEN_DENIED = NEVER_EQUAL - {
     "last_timestamp",
     "heartbeat_interval_ms",
 }
-"""What a denied client receives in the other fields is no accident of the broker."""
+"""The other fields of what a denied client receives do not depend on the broker."""
 
 
 _NAMES = re.compile(rf"[\w-]*({HERE}|{GONE})[\w-]*")
@@ -63,20 +64,18 @@ def controller_probes() -> list[Probe]:
 
 
 @lru_cache
-def users() -> dict[Rights, str]:
-    """A user for each set of rights."""
-    found: dict[Rights, str] = {}
+def users() -> dict[AclSet, str]:
+    """A user for each set of ACLs."""
+    found: dict[AclSet, str] = {}
     for probe in (*probes(), *controller_probes()):
         for variant in probe.variants():
-            found.setdefault(variant.rights, f"user-{len(found)}")
+            found.setdefault(variant.acls, f"user-{len(found)}")
     return found
 
 
-def jaas_config(login: str = "") -> str:
-    """The value of sasl.jaas.config with all users, and what a node itself logs in with."""
-    names = [SUPER_USER, *users().values()]
-    known = " ".join(f'user_{name}="{PASSWORD}"' for name in names)
-    return f"org.apache.kafka.common.security.plain.PlainLoginModule required {login} {known};"
+def jaas_config(login: str | None = None) -> str:
+    """The value of `sasl.jaas.config` with all users, and the user that a node itself is."""
+    return plain_users(dict.fromkeys((SUPER_USER, *users().values()), PASSWORD), login)
 
 
 def compare_authorization(
@@ -123,8 +122,8 @@ def _set_up(pair: BrokerPair) -> None:
             acl.operation,
             acl.permission,
         )
-        for rights, user in users().items()
-        for acl in sorted(rights)
+        for acls, user in users().items()
+        for acl in sorted(acls)
     ]
     for response in pair.begin(CreateAclsRequest(creations), 3, SUPER_USER).result():
         assert not isinstance(response, str), response
@@ -136,10 +135,10 @@ def _set_up(pair: BrokerPair) -> None:
 
 
 def _check(pair: BrokerPair, probe: Probe) -> None:
-    logins = users()
+    user_of = users()
     for variant in probe.variants():
         case = f"{probe.case}: {variant.label}"
-        client = logins[variant.rights]
+        client = user_of[variant.acls]
         for version in probe.all_versions():
             if probe.prepare is not None:
                 probe.prepare(pair)
@@ -157,7 +156,7 @@ def _compare(
     ignored = IGNORED_WHEN_DENIED if variant.is_denied else NEVER_EQUAL - {"topic_id"}
     ignore = probe.ignore if variant.is_denied else f"{probe.ignore} {probe.ignore_served}"
     pair.compare(case, version, responses, ignore, ignored)
-    if not variant.rights:
+    if not variant.acls:
         for one, other in revealing(plain(responses[0], NEVER_EQUAL | set(probe.ignore.split()))):
             pair.cases[case].append(Difference(case, version, "existence is shown", one, other))
 

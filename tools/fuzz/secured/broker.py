@@ -1,26 +1,23 @@
 """A broker with TLS, SASL and an authorizer, as the target of mutated frames."""
 
 import asyncio
-import json
 import ssl
 import time
 from pathlib import Path
 from random import Random
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric import ec
-from jwt.algorithms import ECAlgorithm
 
 from runnel.client.sync import SyncClient
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
 from runnel.wire import Request
 from runnel.wire.frame import request_frame
-from tests.certificates import Authority
+from tools import token_issuer
 from tools.broker_process import BrokerProcess, free_port
+from tools.certificates import CaFolder
 from tools.fuzz.attack import RESPONSE_BYTES_MAX, Streams, read_response
+from tools.fuzz.secured.exchanges import loopback_address
+from tools.settings import pem_stores, plain_users
 
-PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ADMIN, ADMIN_PASSWORD = "admin", "admin-secret-of-the-fuzzer"
 GUEST, GUEST_PASSWORD = "guest", "guest-secret-of-the-fuzzer"
 SCRAM_USER, SCRAM_PASSWORD = "scram", "scram-secret-of-the-fuzzer"
@@ -33,20 +30,16 @@ class SecuredBroker(BrokerProcess):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "data")
         self.ssl_port, self.controller_port = free_port(), free_port()
-        authority = Authority(folder)
-        self._identity = authority.sign("node", "127.0.0.1", "localhost")
-        self.authority = authority.certificate
-        self._issuer = ec.generate_private_key(ec.SECP256R1())
-        self._keys = folder / "keys.json"
-        key = {**json.loads(ECAlgorithm.to_jwk(self._issuer.public_key())), "kid": "one"}
-        self._keys.write_text(json.dumps({"keys": [key]}))
+        ca = CaFolder(folder)
+        self._node = ca.issue("node", "127.0.0.1", "localhost")
+        self.ca = ca.certificate
+        self._keys_url = token_issuer.write_keys(folder / "keys.json")
         self.settings = self._settings()
-        self.client_tls = ssl.create_default_context(cafile=str(self.authority))
+        self.client_tls = ssl.create_default_context(cafile=str(self.ca))
         self._addresses = Random(1)
 
     def _settings(self) -> dict[str, str]:
-        users = f'user_{ADMIN}="{ADMIN_PASSWORD}" user_{GUEST}="{GUEST_PASSWORD}"'
-        jaas = f'{PLAIN_LOGIN} required username="{ADMIN}" password="{ADMIN_PASSWORD}" {users};'
+        users = plain_users({ADMIN: ADMIN_PASSWORD, GUEST: GUEST_PASSWORD}, login=ADMIN)
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -58,18 +51,13 @@ class SecuredBroker(BrokerProcess):
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
             "inter.broker.listener.name": "SASL_SSL",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._identity.pem),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority),
+            **pem_stores(self._node.pem, self.ca),
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "sasl.mechanism.controller.protocol": "PLAIN",
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas,
-            "listener.name.controller.plain.sasl.jaas.config": jaas,
-            "sasl.oauthbearer.jwks.endpoint.url": self._keys.as_uri(),
-            "sasl.oauthbearer.expected.issuer": "issuer",
-            "sasl.oauthbearer.expected.audience": "cluster",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": users,
+            "listener.name.controller.plain.sasl.jaas.config": users,
+            **token_issuer.settings(self._keys_url),
             "connection.failed.authentication.delay.ms": "0",
             "authorizer.class.name": "acl",
             "super.users": f"User:{ADMIN}",
@@ -85,11 +73,6 @@ class SecuredBroker(BrokerProcess):
     def __enter__(self) -> "SecuredBroker":
         self.start()
         return self
-
-    def command(self) -> list[str]:
-        without_listen = super().command()
-        at = without_listen.index("--listen")
-        return without_listen[:at] + without_listen[at + 2 :]
 
     def wait_until_answering(self, timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
@@ -118,7 +101,7 @@ class SecuredBroker(BrokerProcess):
     def _admin_properties(self) -> dict[str, str]:
         return {
             "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(self.authority),
+            "ssl.ca.location": str(self.ca),
             "sasl.mechanism": "PLAIN",
             "sasl.username": ADMIN,
             "sasl.password": ADMIN_PASSWORD,
@@ -126,16 +109,12 @@ class SecuredBroker(BrokerProcess):
 
     def jwt(self) -> str:
         """A token that is valid for the whole run."""
-        now = int(time.time())
-        claims = {"iss": "issuer", "aud": "cluster", "sub": "oauth", "iat": now, "exp": now + 86_400}
-        return jwt.encode(claims, self._issuer, "ES256", headers={"kid": "one"})
+        return token_issuer.token(subject="oauth", lifetime_s=86_400)
 
     # -- connections
 
     async def connect(self, port: int) -> Streams:
-        """A TLS connection, of another address each time: failed authentications are delayed by address."""
-        last = self._addresses
-        address = f"127.{last.randrange(1, 255)}.{last.randrange(255)}.{last.randrange(1, 255)}"
+        """A TLS connection, from another address each time."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             return await asyncio.open_connection(
                 "127.0.0.1",
@@ -143,26 +122,26 @@ class SecuredBroker(BrokerProcess):
                 limit=RESPONSE_BYTES_MAX,
                 ssl=self.client_tls,
                 server_hostname="localhost",
-                local_addr=(address, 0),
+                local_addr=loopback_address(self._addresses),
             )
 
     async def as_admin(self) -> Streams:
         """An authenticated connection that may do everything."""
-        return await self._logged_in(self.port, ADMIN, ADMIN_PASSWORD)
+        return await self._authenticated(self.port, ADMIN, ADMIN_PASSWORD)
 
     async def as_guest(self) -> Streams:
         """An authenticated connection without permissions."""
-        return await self._logged_in(self.port, GUEST, GUEST_PASSWORD)
+        return await self._authenticated(self.port, GUEST, GUEST_PASSWORD)
 
     async def as_guest_at_controller(self) -> Streams:
         """The same, on the listener for nodes."""
-        return await self._logged_in(self.controller_port, GUEST, GUEST_PASSWORD)
+        return await self._authenticated(self.controller_port, GUEST, GUEST_PASSWORD)
 
     async def as_anonymous(self) -> Streams:
         """A connection of the SSL listener, without a certificate."""
         return await self.connect(self.ssl_port)
 
-    async def _logged_in(self, port: int, user: str, password: str) -> Streams:
+    async def _authenticated(self, port: int, user: str, password: str) -> Streams:
         reader, writer = await self.connect(port)
         writer.write(frame(SaslHandshakeRequest("PLAIN"), 1))
         writer.write(frame(SaslAuthenticateRequest(f"\0{user}\0{password}".encode()), 1))

@@ -1,4 +1,4 @@
-"""A secured broker under mutated frames, log-ins and TLS records, which must have no effect."""
+"""A secured broker under mutated frames, SASL exchanges and TLS records, which must have no effect."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ from tools.fuzz.secured.broker import (
     SCRAM_USER,
     SecuredBroker,
 )
-from tools.fuzz.secured.logins import Login, Logins
+from tools.fuzz.secured.sasl import BrokenSasl, Login
 from tools.fuzz.secured.state import SECRETS, changed, fingerprint, populate
 from tools.fuzz.secured.tls_records import TlsRecords
 from tools.processes import memory_bytes
@@ -85,21 +85,21 @@ def _tls(target: Target, count: int, seed: int, progress: Progress) -> Outcome:
     """Mutated TLS records and truncated handshakes."""
     assault = TlsRecords(target.broker.port, target.broker.client_tls, count, seed)
     outcome = _fuzz(target.broker, [assault], progress)
-    outcome.complaints += [*assault.breaches[:SHOWN_MAX], *_still_works(target.broker)]
+    outcome.complaints += [*assault.violations[:SHOWN_MAX], *_still_works(target.broker)]
     return outcome
 
 
-def _logins(target: Target, count: int, seed: int, progress: Progress) -> Outcome:
-    """Log-ins by each mechanism with one step that is broken."""
+def _sasl(target: Target, count: int, seed: int, progress: Progress) -> Outcome:
+    """Authentications by each mechanism with one broken step."""
     broker = target.broker
     logins = [
         Login("PLAIN", Credentials(ADMIN, ADMIN_PASSWORD)),
         Login("SCRAM-SHA-256", Credentials(SCRAM_USER, SCRAM_PASSWORD)),
         Login("OAUTHBEARER", Credentials(token=broker.jwt())),
     ]
-    assault = Logins(lambda: broker.connect(broker.port), logins, count, seed)
+    assault = BrokenSasl(lambda: broker.connect(broker.port), logins, count, seed)
     outcome = _fuzz(broker, [assault], progress)
-    outcome.complaints += [*assault.breaches[:SHOWN_MAX], *_still_works(broker)]
+    outcome.complaints += [*assault.violations[:SHOWN_MAX], *_still_works(broker)]
     return outcome
 
 
@@ -115,7 +115,7 @@ def _authenticated(target: Target, count: int, seed: int, progress: Progress) ->
 KINDS = {
     "unpermitted": _without_permissions,
     "tls": _tls,
-    "logins": _logins,
+    "sasl": _sasl,
     # The last one, as it may change anything.
     "authenticated": _authenticated,
 }

@@ -3,16 +3,15 @@
 import asyncio
 import ssl
 import struct
-from collections import Counter
 from contextlib import suppress
 from random import Random
 
-from tools.fuzz.attack import TIMEOUT_S, disconnect, question
+from tools.fuzz.attack import Streams, question
 from tools.fuzz.mutate import EDGES
+from tools.fuzz.secured.exchanges import BrokenExchanges, loopback_address
 
 RECORD_HEAD_BYTES = 5
 RECORD_TYPES = (20, 21, 22, 23)
-CONNECTIONS = 24
 STAGES = ("hello", "finished", "data")
 """Which flight of the client is broken: its first one, the one that ends the handshake, or a request."""
 RECEIVED_BYTES_MAX = 1 << 16
@@ -83,55 +82,25 @@ class _Client:
         return self._outgoing.read()
 
 
-class TlsRecords:
-    """Many connections with a broken flight each."""
+class TlsRecords(BrokenExchanges):
+    """Connections with a broken flight each; violations are bytes of the server that are not TLS records."""
 
     def __init__(self, port: int, context: ssl.SSLContext, count: int, seed: int) -> None:
+        super().__init__(count, seed)
         self._port = port
         self._context = context
-        self._left = count
-        self._chance = Random(seed)
-        self.outcomes: Counter[str] = Counter()
-        self.breaches: list[str] = []
-        """Bytes of the server that are no TLS records."""
 
-    @property
-    def sent(self) -> int:
-        return self.outcomes.total()
+    async def connect(self) -> Streams:
+        address = loopback_address(self.chance)
+        return await asyncio.open_connection("127.0.0.1", self._port, local_addr=address)
 
-    async def run(self, connections: int = CONNECTIONS) -> None:
-        await asyncio.gather(*(self._attacker() for _ in range(connections)))
-
-    async def _attacker(self) -> None:
-        while self._left > 0:
-            self._left -= 1
-            stage, address = self._chance.choice(STAGES), self._chance.randrange(1, 1 << 23)
-            try:
-                reader, writer = await asyncio.open_connection(
-                    "127.0.0.1",
-                    self._port,
-                    local_addr=(f"127.{address >> 16 | 1}.{address >> 8 & 255}.{address & 255 | 1}", 0),
-                )
-            except OSError:
-                self.outcomes["not connected"] += 1
-                continue
-            try:
-                async with asyncio.timeout(TIMEOUT_S * 4):
-                    outcome = await self._exchange(reader, writer, stage)
-            except TimeoutError:
-                outcome = "parked"
-            except (OSError, ssl.SSLError):
-                outcome = "refused"
-            finally:
-                disconnect(writer)
-            self.outcomes[outcome] += 1
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stage: str) -> str:
-        client, chance = _Client(self._context), self._chance
+    async def exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        client, chance = _Client(self._context), self.chance
+        stage = chance.choice(STAGES)
         client.handshake()
         flights = 0
         while stage != "hello" or flights:
-            # Genuine up to the flight that is to be broken.
+            # Valid up to the flight that is to be broken.
             is_done = flights > 0 and client.handshake()
             if stage == "data" and is_done:
                 writer.write(client.flight())
@@ -159,7 +128,7 @@ class TlsRecords:
         while data := await reader.read(RECEIVED_BYTES_MAX):
             is_record = data[0] in RECORD_TYPES and data[1:2] in (b"", b"\x03")
             if outcome == "refused" and not is_record:
-                self.breaches.append(f"no TLS record: {data[:40]!r}")
+                self.violations.append(f"no TLS record: {data[:40]!r}")
             client.received(data)
             if client.read():
                 return "answered"

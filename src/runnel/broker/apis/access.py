@@ -398,7 +398,7 @@ def _is_named(item: Any) -> bool:
 
 
 def _not_deleted(request: Any, item: Any, name: str, ctx: Context, check: Check) -> Any:
-    """The answer for a topic: if it exists, and which name its id has, is for those that may describe it."""
+    """The result of a topic; without DESCRIBE it shows neither whether it exists nor the name of its id."""
     may_describe = check.shows(on_topic(_DESCRIBE, name))
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if may_describe and name not in ctx.broker.metadata.image.topics:

@@ -60,7 +60,7 @@ class AclAuthorizer:
     ) -> None:
         self.version = 1
         self._audit_topic = audit_topic
-        """Never open to everyone: it is used by those whom ACLs name."""
+        """Not subject to allow.everyone.if.no.acl.found: reading and writing it needs ACLs."""
         self._super_users = super_users
         self._allow_unlisted = allow_unlisted
         self._is_audited = is_audited

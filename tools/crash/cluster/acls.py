@@ -24,7 +24,7 @@ CLUSTER_NAME = "kafka-cluster"
 TOPIC, GROUPS, IDS = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 
-RIGHTS: list[tuple[str, AclOperation, ResourceType, str]] = [
+PERMISSIONS: list[tuple[str, AclOperation, ResourceType, str]] = [
     # A name with an asterisk at its end is a prefix.
     (SENDER, WRITE, TOPIC, "kept*"),
     (READER, READ, TOPIC, "kept*"),
@@ -45,7 +45,7 @@ RIGHTS: list[tuple[str, AclOperation, ResourceType, str]] = [
 
 
 def bindings() -> Iterator[AclBinding]:
-    for name, operation, kind, resource in RIGHTS:
+    for name, operation, kind, resource in PERMISSIONS:
         is_prefix = resource.endswith("*") and resource != "*"
         yield AclBinding(
             kind,
@@ -69,7 +69,7 @@ def grant(bootstrap: str, security: Security) -> None:
 
 
 def _verify_denied(bootstrap: str, security: Security) -> None:
-    """A client without the right to create a topic must not be able to: else nothing is enforced."""
+    """A client without permission to create a topic must be denied; otherwise nothing is enforced."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **security.client(OBSERVER)})
     try:
         admin.create_topics([NewTopic("forbidden", 1, 1)])["forbidden"].result(TIMEOUT_S)
@@ -77,4 +77,4 @@ def _verify_denied(bootstrap: str, security: Security) -> None:
         if denied.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return
         raise
-    raise RuntimeError("a client created a topic without the right to do so")
+    raise RuntimeError("a client created a topic without permission")

@@ -29,7 +29,8 @@ def settings(url: str) -> dict[str, str]:
     }
 
 
-def token(key: ec.EllipticCurvePrivateKey = KEY, subject: str = "alice") -> str:
+def token(key: ec.EllipticCurvePrivateKey = KEY, subject: str = "alice", lifetime_s: int = LIFETIME_S) -> str:
+    """A signed token of this subject."""
     now = int(time.time())
-    claims = {"iss": "issuer", "aud": "cluster", "sub": subject, "iat": now, "exp": now + LIFETIME_S}
+    claims = {"iss": "issuer", "aud": "cluster", "sub": subject, "iat": now, "exp": now + lifetime_s}
     return jwt.encode(claims, key, "ES256", headers={"kid": "one"})

@@ -1,15 +1,13 @@
-"""Mutated exchanges of SASL: one step of a genuine log-in is broken, as a frame or inside its token.
+"""Mutated SASL exchanges: one step of a valid authentication is broken, as a frame or inside its token.
 
-What follows the broken step is genuine again. A log-in must succeed only if the credentials that arrived are
-the right ones.
+What follows the broken step is valid again. An authentication may succeed only if the credentials that were
+received are correct.
 """
 
 import asyncio
 import base64
 import binascii
 import struct
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -19,13 +17,13 @@ from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthe
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
 from runnel.security.sasl_client import Credentials, SaslFailed, client_mechanism
 from runnel.wire import MalformedMessage, decode
-from tools.fuzz.attack import TIMEOUT_S, Streams, disconnect, read_response
+from tools.fuzz.attack import Connect, Streams, read_response
 from tools.fuzz.mutate import EDGES, mutated
 from tools.fuzz.secured.broker import frame
+from tools.fuzz.secured.exchanges import BrokenExchanges
 
-CONNECTIONS = 24
 TOKEN_SHARE = 0.6
-"""How many of the broken steps are tokens in a frame that is right."""
+"""How many of the broken steps are tokens in a valid frame."""
 STEPS_MAX = 4
 SEPARATORS = [
     b"\0",
@@ -43,12 +41,10 @@ SEPARATORS = [
 ]
 _METADATA = frame(MetadataRequest([]), 4)
 
-Connect = Callable[[], Awaitable[Streams]]
-
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A mechanism with credentials that are right."""
+    """A mechanism with valid credentials."""
 
     mechanism: str
     credentials: Credentials
@@ -77,8 +73,8 @@ def broken_token(chance: Random, token: bytes) -> bytes:
     return bytes(body)
 
 
-def has_right_credentials(mechanism: str, genuine: bytes, arrived: bytes) -> bool:
-    """Whether a token that was changed on its way still proves the same."""
+def has_same_credentials(mechanism: str, genuine: bytes, arrived: bytes) -> bool:
+    """Whether a token that was changed in transit still contains the same credentials."""
     if arrived == genuine:
         return True
     if mechanism == "PLAIN":
@@ -109,46 +105,19 @@ def _decoded(text: bytes) -> bytes | None:
         return None
 
 
-class Logins:
-    """Many connections that try to authenticate with broken exchanges."""
+class BrokenSasl(BrokenExchanges):
+    """SASL exchanges with one broken step; violations are those that succeeded with other credentials."""
 
     def __init__(self, connect: Connect, logins: list[Login], count: int, seed: int) -> None:
+        super().__init__(count, seed)
         self._connect = connect
         self._logins = logins
-        self._left = count
-        self._chance = Random(seed)
-        self.outcomes: Counter[str] = Counter()
-        self.breaches: list[str] = []
-        """Log-ins that succeeded and must not."""
 
-    @property
-    def sent(self) -> int:
-        return self.outcomes.total()
+    async def connect(self) -> Streams:
+        return await self._connect()
 
-    async def run(self, connections: int = CONNECTIONS) -> None:
-        await asyncio.gather(*(self._attacker() for _ in range(connections)))
-
-    async def _attacker(self) -> None:
-        while self._left > 0:
-            self._left -= 1
-            try:
-                reader, writer = await self._connect()
-            except (OSError, EOFError, TimeoutError):
-                self.outcomes["not connected"] += 1
-                continue
-            try:
-                async with asyncio.timeout(TIMEOUT_S * 3):
-                    outcome = await self._exchange(reader, writer)
-            except TimeoutError:
-                outcome = "parked"
-            except (asyncio.IncompleteReadError, OSError):
-                outcome = "refused"
-            finally:
-                disconnect(writer)
-            self.outcomes[outcome] += 1
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        chance = self._chance
+    async def exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        chance = self.chance
         login = chance.choice(self._logins)
         client = client_mechanism(login.mechanism, login.credentials, f"nonce{chance.random()}")
         steps = {"PLAIN": 3, "OAUTHBEARER": 3}.get(login.mechanism, 4)
@@ -162,14 +131,14 @@ class Logins:
         writer.write(self._broken(handshake) if broken == 1 else handshake)
         await read_response(reader)
         token: bytes | None = client.first()
-        is_right = True
+        is_valid = True
         for number in range(2, 2 + STEPS_MAX):
             if token is None:
                 break
             arrived = token
             if number == broken and chance.random() < TOKEN_SHARE:
                 arrived = broken_token(chance, token)
-                is_right = has_right_credentials(login.mechanism, token, arrived)
+                is_valid = has_same_credentials(login.mechanism, token, arrived)
                 sent = _token_frame(arrived, version)
             else:
                 sent = _token_frame(token, version)
@@ -186,12 +155,12 @@ class Logins:
         writer.write(_METADATA)
         if (await read_response(reader))[4:8] != b"\0\0\0\0":
             return "denied"
-        if not is_right:
-            self.breaches.append(f"{login.mechanism}: {arrived!r} instead of the right token")
+        if not is_valid:
+            self.violations.append(f"{login.mechanism}: {arrived!r} instead of the valid token")
         return "authenticated"
 
     def _broken(self, whole: bytes) -> bytes:
-        return mutated(self._chance, [whole])
+        return mutated(self.chance, [whole])
 
 
 def _token_frame(token: bytes, version: int) -> bytes:
