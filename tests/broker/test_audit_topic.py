@@ -45,3 +45,31 @@ def test_an_outage_and_its_lost_events_are_reported(tell, caplog):
         assert "6 events were not written" in caplog.text
 
     tell(scenario, SETTINGS)
+
+
+def test_denials_over_the_limit_do_not_lead_to_a_write_each(tell, monkeypatch):
+    monkeypatch.setattr("runnel.broker.runtime.audit_topic.COUNTS_INTERVAL_SECONDS", 3600.0)
+
+    async def scenario(world: Any) -> None:
+        topic = AuditTopic(world.broker, "audit", queue_max=100)
+        topic.start()
+        topic.suppress()
+        async with asyncio.timeout(20):
+            while "audit" not in world.broker.metadata.image.topics or not end_of(world):
+                await asyncio.sleep(0)
+            for number in range(50):
+                topic.suppress()
+                if number % 10 == 0:
+                    topic.offer({"timestamp_ms": 1, "outcome": "denied"})
+                while topic._queue or topic._writing:
+                    await asyncio.sleep(0)
+            assert end_of(world) == 6
+            await topic.close()
+        assert end_of(world) == 7
+        batches = world.broker.partition("audit", 0).read(0, 10_000, 7, at_least_one=True, may_block=True)
+        assert b'"denials_over_limit": 50' in b"".join(map(bytes, batches.parts))
+
+    def end_of(world: Any) -> int:
+        return int(world.broker.partition("audit", 0).high_watermark)
+
+    tell(scenario, SETTINGS)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.broker.runtime.acl_authorizer import VERDICTS_MAX, AclAuthorizer
+from runnel.broker.runtime.acl_authorizer import REMEMBERED_CHARACTERS_MAX, VERDICTS_MAX, AclAuthorizer
 from runnel.ports.service import Session
 from runnel.schemas.metadata import (
     AccessControlEntryRecord,
@@ -160,3 +160,33 @@ def test_cached_decisions_are_bounded_and_stay_correct():
         ]
         assert [number for number, allowed in enumerate(bits) if allowed] == [7, 300]
     assert len(session.verdicts.by_resource) <= VERDICTS_MAX
+    name = "t" * (REMEMBERED_CHARACTERS_MAX + 1)
+    assert authorizer.operations(session, ResourceType.TOPIC, name) == 0
+    assert (ResourceType.TOPIC, name) not in session.verdicts.by_resource
+
+
+def test_who_is_not_named_by_acls_gets_at_the_audit_topic_by_no_detour():
+    def may(name: str, operation: Operation, resource_type: ResourceType, resource: str) -> bool:
+        session = Session("127.0.0.1", 9, "L", 1, principal=Principal("User", name))
+        return authorizer.allows(session, Permission(operation, resource_type, resource))
+
+    def may_with_cluster(name: str, operation: Operation) -> bool:
+        return may(name, operation, ResourceType.CLUSTER, "kafka-cluster")
+
+    authorizer = AclAuthorizer(
+        frozenset({"User:node"}), allow_unlisted=True, is_audited=True, audit_topic="audit"
+    )
+    authorizer.loaded()
+    assert not may("bob", Operation.READ, ResourceType.TOPIC, "audit")
+    assert may("bob", Operation.DELETE, ResourceType.TOPIC, "orders")
+    # Deletes any topic; creates ACLs; reads as a replica, and forwards requests of others; creates the topic.
+    for operation in (Operation.DELETE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.CREATE):
+        assert not may_with_cluster("bob", operation)
+        assert may_with_cluster("node", operation)
+    for operation in (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.IDEMPOTENT_WRITE):
+        assert may_with_cluster("bob", operation)
+    authorizer.replayed(
+        [acl_record(1, "kafka-cluster", Operation.CREATE, resource_type=ResourceType.CLUSTER)]
+    )
+    assert may_with_cluster("alice", Operation.CREATE)
+    assert not may_with_cluster("alice", Operation.DESCRIBE)

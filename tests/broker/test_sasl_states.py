@@ -10,10 +10,12 @@ from runnel.broker.apis.handlers import APIS
 from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.sasl import SaslGate, SaslListener
 from runnel.messages.api_versions import ApiVersionsRequest
+from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.messages.metadata import MetadataRequest
 from runnel.messages.registry import api
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
+from runnel.model.limits import SLICE_ELEMENTS
 from runnel.ports.service import CloseConnection, Reply, Session
 from runnel.security.login_failures import LoginFailures
 from runnel.security.plain_server import PlainUsers
@@ -191,6 +193,9 @@ TOKENS_EXPECTED = {without_headers, half_way_without_headers}
 """States in which a request is rejected as an invalid token."""
 ILLEGAL_SASL_STATE, UNSUPPORTED_VERSION = (34).to_bytes(2, "big"), (35).to_bytes(2, "big")
 
+SILENT = {(35, 1), (35, 2)}
+"""DescribeLogDirs, whose response has no place for the error."""
+
 
 def watching(add_route: Any, reached: list[int]) -> Any:
     """Routes whose handlers note that they were called."""
@@ -244,9 +249,9 @@ def test_before_authentication_no_handler_is_reached(tell, monkeypatch, state, l
         assert client.session.principal == principal
         assert reply.close_reason
         answer = b"".join(reply.parts)  # type: ignore[arg-type]
-        # Responses without an error code of their own are not sent. Versions of APIs are no secret.
+        # Versions of APIs are no secret.
         code = UNSUPPORTED_VERSION if api_key == 18 and version == 99 else ILLEGAL_SASL_STATE
-        assert not answer or (state in REFUSED_BY_CODE and code in answer)
+        assert code in answer if state in REFUSED_BY_CODE and (api_key, version) not in SILENT else not answer
         with pytest.raises(CloseConnection):
             client.send(MetadataRequest(), 4)
 
@@ -330,5 +335,31 @@ def test_only_so_many_passwords_wait_for_the_thread(tell, monkeypatch) -> None:
         assert client.send(SaslAuthenticateRequest(b"\0bob\0x"), 2) is not None
         with pytest.raises(CloseConnection, match="too many"):
             others[1].send(SaslAuthenticateRequest(b"\0bob\0x"), 2)
+
+    tell(scenario)
+
+
+@pytest.mark.parametrize("count", [1, SLICE_ELEMENTS, SLICE_ELEMENTS + 1, 20_000])
+def test_who_is_not_authenticated_gets_no_large_response(tell, count) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        client = Client(world)
+        await handshaken(client)
+        request = DeleteTopicsRequest(topic_names=["a"] * count)
+        reply = client.send_frame(b"".join(request_frame(request, 3, 1, "client")))
+        assert reply is not None
+        while not reply.is_filled:
+            await asyncio.sleep(0)
+        assert reply.close_reason
+        assert bool(reply.parts) == (count <= SLICE_ELEMENTS)
+
+    tell(scenario)
+
+
+def test_all_topics_are_not_answered_by_none(tell) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        client = Client(world)
+        await handshaken(client)
+        reply = client.send_frame(b"".join(request_frame(MetadataRequest(None), 4, 1, "client")))
+        assert reply is not None and reply.is_filled and not reply.parts and reply.close_reason
 
     tell(scenario)

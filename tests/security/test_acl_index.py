@@ -13,7 +13,7 @@ from runnel.security.acl import (
     ResourceType,
     parse_address,
 )
-from runnel.security.acl_index import AclIndex
+from runnel.security.acl_index import AclIndex, _Hosts
 from tests.security import naive_acls
 from tests.security.naive_acls import (
     OPERATIONS,
@@ -158,3 +158,19 @@ def test_a_check_looks_at_few_of_many_acls():
     assert len(list(names.matching("topic-77"))) == 1
     assert index.operations("User:bob", "h", TOPIC, "topic-77", allow_unlisted=True) == 0
     assert index.operations("User:bob", "h", TOPIC, "other", allow_unlisted=True) == ALL_OPERATIONS
+
+
+def test_whether_any_topic_is_permitted_looks_only_at_acls_of_the_operation(monkeypatch):
+    index = indexed([entry(f"topic-{number}") for number in range(1_000)])
+    looked_at = []
+    of = _Hosts.of
+
+    def counted(hosts, address):
+        looked_at.append(hosts)
+        return of(hosts, address)
+
+    monkeypatch.setattr(_Hosts, "of", counted)
+    address = parse_address("10.0.0.1")
+    assert not index.allows_some("User:alice", address, Operation.WRITE, TOPIC)
+    assert index.allows_some("User:alice", address, Operation.READ, TOPIC)
+    assert len(looked_at) == 1

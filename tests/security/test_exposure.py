@@ -91,10 +91,23 @@ def test_every_user_may_do_everything_without_an_authorizer():
 def test_resources_without_acls_are_open_to_anonymous_clients():
     open_listener = listener(SSL)
     assert found(open_listener, allows_unlisted=True)["open-without-acls"] is Severity.HIGH
-    assert found(replace(open_listener, is_local=True), allows_unlisted=True) == {
-        "open-without-acls": Severity.MEDIUM
-    }
-    assert found(SAFE, allows_unlisted=True) == {}
+    local = found(replace(open_listener, is_local=True), allows_unlisted=True)
+    assert local["open-without-acls"] is Severity.MEDIUM
+
+
+def test_resources_without_acls_are_open_to_every_user():
+    assert found(SAFE, allows_unlisted=True) == {"open-without-acls": Severity.MEDIUM}
+    certified = listener(SSL, client_auth="required", tls_versions=("TLSv1.3",), verifies_hosts=True)
+    assert found(certified, allows_unlisted=True) == {"open-without-acls": Severity.MEDIUM}
+    (finding,) = findings(facts(SAFE, allows_unlisted=True))
+    assert "create ACLs" in finding.consequence
+
+
+def test_tls_without_certificates_of_clients_does_not_tell_them_apart():
+    unnamed = "authorizer-without-authentication"
+    assert found(listener(SSL), listener())[unnamed] is Severity.HIGH
+    assert unnamed not in found(listener(SSL, client_auth="requested"))
+    assert unnamed not in found(listener(SSL), SAFE)
 
 
 @pytest.mark.parametrize(

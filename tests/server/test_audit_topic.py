@@ -72,6 +72,8 @@ def test_decisions_are_records_that_survive_restarts(tmp_path):
         # Unlike other topics it is not open to those whom no ACL names.
         assert not is_denied(broker, "alice", "orders")
         assert is_denied(broker, "alice", TOPIC)
+        with broker.client(properties=user("alice")) as alice, pytest.raises(BrokerError, match="AUTHORIZ"):
+            alice.delete_topic(TOPIC)
         assert ("User:alice", TOPIC) in denied(events(broker, lambda found: bool(denied(found))))
         broker.restart()
         after = events(broker, lambda found: bool(denied(found)))

@@ -82,6 +82,12 @@ def test_a_running_cluster_is_checked(runnel):
         assert changed["acls-of-all-users"] == "medium" and "no-quotas" not in changed
 
 
+def test_a_check_that_sees_nothing_does_not_say_that_there_are_no_findings(runnel):
+    with Broker(settings=AUTHORIZED) as broker:
+        outcome = runnel.fails("security", "check", "-b", broker.bootstrap_servers)
+    assert "no broker could be checked" in outcome.err and "CLUSTER_AUTHORIZATION_FAILED" in outcome.err
+
+
 def test_an_open_cluster_on_loopback_has_no_severe_finding(runnel):
     with Broker() as broker:
         outcome = runnel.ok("security", "check", "-b", broker.bootstrap_servers, "--json")
@@ -106,7 +112,7 @@ def test_severe_findings_are_in_the_log_of_every_start(caplog):
     with Broker(settings={**AUTHORIZED, "super.users": "User:ANONYMOUS"}):
         pass
     logged = [record.getMessage() for record in caplog.records]
-    assert [text for text in logged if "every listener is PLAINTEXT" in text]
+    assert [text for text in logged if "no listener authenticates clients" in text]
     assert [text for text in logged if "User:ANONYMOUS is a super user" in text]
     caplog.clear()
     with Broker():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 
 from runnel.server.cli.app import app
 
@@ -102,6 +103,28 @@ def test_help_has_a_summary_an_example_and_documented_options(path, run):
     for parameter in command.params:
         assert getattr(parameter, "help", None), f"{' '.join(path)} {parameter.name} has no help"
     assert run.ok(*path, "--help").out
+
+
+def everything(group: Any) -> Iterator[Any]:
+    yield group
+    for command in getattr(group, "commands", {}).values():
+        yield from everything(command)
+
+
+def test_no_part_of_a_help_text_is_taken_for_a_style():
+    for command in everything(typer.main.get_command(app)):
+        texts = [command.help, command.short_help, command.epilog]
+        for parameter in command.params:
+            texts += [getattr(parameter, "help", None), parameter.metavar, str(parameter.default)]
+        for text in filter(None, texts):
+            meant = text.replace("[bold]", "").replace("[/bold]", "").replace("\\[", "[")
+            assert Text.from_markup(text).plain == meant
+
+
+def test_brackets_are_shown_in_help_and_in_errors(run):
+    assert "'SCRAM-SHA-256=[name=alice,password=tea]'" in run.ok("storage", "format", "--help").out
+    ended = run("topic", "alter", "x", "--set", "[bold]")
+    assert ended.code and "[bold]" in ended.err
 
 
 def test_help_imports_nothing_of_the_broker():

@@ -4,6 +4,7 @@ from base64 import b64decode
 
 import pytest
 
+from runnel.client.tokens import TokenView
 from runnel.messages.metadata import MetadataRequest
 from runnel.security.sasl_client import Credentials
 from tests.security.sasl_node import Caller, sasl_node
@@ -65,3 +66,17 @@ def test_errors_name_the_option(run):
     assert "--renew-time-period" in run("token", "renew", "--hmac", "aGk=", "--renew-time-period", "soon").err
     assert "DELEGATION_TOKEN_NOT_FOUND" in run.fails("token", "renew", "--hmac", "aGk=").err
     assert run("token", "create", "--renewer-principal", "bob").code == 2
+
+
+def test_extreme_periods(run):
+    longest = str(2**63 - 1)
+    (token,) = run.ok("token", "create", "--max-life-time-period", longest, "--json").json
+    assert token["max_ms"] - token["issued_ms"] == 7 * 86_400_000
+    assert "expires" in run.ok("token", "renew", "--hmac", token["hmac"], "--renew-time-period", longest).out
+    for period in (str(2**63), "9" * 30 + "d"):
+        assert "too long" in run("token", "create", "--max-life-time-period", period).err
+
+
+def test_a_token_does_not_show_its_secret():
+    token = TokenView("id", b"a secret", "User:a", "User:a", (), 1, 2, 3)
+    assert "secret" not in repr(token)

@@ -1,7 +1,7 @@
 """Delegation tokens."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import check
@@ -30,7 +30,7 @@ class TokenView:
     """A delegation token."""
 
     token_id: str
-    hmac: bytes
+    hmac: bytes = field(repr=False)
     """The password of clients that use it: a secret."""
     owner: str
     requester: str

@@ -35,6 +35,9 @@ _DECISIONS_MAX = 1000
 BUILD_STEP = 1000
 """ACLs that are added to a new index before other work is done: some milliseconds."""
 
+_EVERY = (PatternType.LITERAL, WILDCARD)
+"""The pattern of every resource."""
+
 T = TypeVar("T")
 
 
@@ -150,6 +153,8 @@ class _Hosts:
 
     def of(self, address: Address) -> tuple[int, int]:
         """(allowed, denied) operations of a client at this address."""
+        if len(self.by_host) == 1 and (found := self.by_host.get(WILDCARD)) is not None:
+            return found.allowed, found.denied
         hosts: list[Address] = [WILDCARD]
         if isinstance(address, Range):
             hosts += [enclosing(address, length) for length in self.lengths.keys if length <= address.length]
@@ -164,12 +169,44 @@ class _Hosts:
         return allowed, denied
 
 
+class _Subject(_Names[_Hosts]):
+    """The ACLs of one principal about one type of resources."""
+
+    __slots__ = ("by_operation",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_operation: dict[tuple[int, int], dict[tuple[int, str], int]] = {}
+        """How many ACLs each pattern has, by permission and operation."""
+
+    def count(self, acl: AccessControlEntry, count: int) -> None:
+        key, pattern = (acl.permission_type, acl.operation), (acl.pattern_type, acl.resource_name)
+        patterns = self.by_operation.setdefault(key, {})
+        patterns[pattern] = patterns.get(pattern, 0) + count
+        if not patterns[pattern]:
+            del patterns[pattern]
+            if not patterns:
+                del self.by_operation[key]
+
+    def allowing(self, operation: int) -> Iterator[tuple[int, str]]:
+        """The patterns with ACLs that allow an operation, for some host."""
+        for (permission, given), patterns in list(self.by_operation.items()):
+            if permission == PermissionType.ALLOW and allowed_bits(given) >> operation & 1:
+                yield from list(patterns)
+
+    def denying(self, operation: int) -> Iterator[tuple[int, str]]:
+        """The patterns with ACLs that deny an operation, for some host."""
+        for (permission, given), patterns in list(self.by_operation.items()):
+            if permission == PermissionType.DENY and denied_bits(given) >> operation & 1:
+                yield from list(patterns)
+
+
 class AclIndex:
     """A set of ACLs by id, and what they permit."""
 
     def __init__(self) -> None:
         self._acls: dict[bytes, AccessControlEntry] = {}
-        self._names: dict[tuple[str, int], _Names[_Hosts]] = {}
+        self._names: dict[tuple[str, int], _Subject] = {}
         """By principal and resource type."""
         self._patterns: dict[int, _Names[int]] = {}
         """How many ACLs of any principal each pattern has, by resource type."""
@@ -200,7 +237,8 @@ class AclIndex:
         self._decisions.clear()
         kind, name = acl.pattern_type, acl.resource_name
         key = (acl.principal, acl.resource_type)
-        names = self._names.setdefault(key, _Names())
+        names = self._names.setdefault(key, _Subject())
+        names.count(acl, count)
         hosts = names.of(kind).get(name)
         if hosts is None:
             hosts = _Hosts()
@@ -271,27 +309,30 @@ class AclIndex:
         bit = 1 << operation
         found = [self._names.get((subject, resource_type)) for subject in (principal, ANY_USER)]
         subjects = [names for names in found if names is not None]
-
-        def is_denied(pattern_type: int, name: str) -> bool:
-            return any(
-                (hosts := names.of(pattern_type).get(name)) is not None and hosts.of(address)[1] & bit
-                for names in subjects
-            )
-
-        def is_contained_in_denied(pattern_type: int, name: str) -> bool:
-            if pattern_type == PatternType.LITERAL and is_denied(pattern_type, name):
-                return True
-            lengths = {length for names in subjects for length in names.lengths.keys if length <= len(name)}
-            return any(is_denied(PatternType.PREFIXED, name[:length]) for length in lengths)
-
-        if is_denied(PatternType.LITERAL, WILDCARD):
+        denied = {
+            pattern
+            for names in subjects
+            for pattern in names.denying(operation)
+            if _of(names, pattern, address)[1] & bit
+        }
+        if _EVERY in denied:
             return False
-        for names in subjects:
-            for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
-                for name, hosts in names.of(pattern_type).items():
-                    is_every = pattern_type == PatternType.LITERAL and name == WILDCARD
-                    if hosts.of(address)[0] & bit and (
-                        is_every or not is_contained_in_denied(pattern_type, name)
-                    ):
-                        return True
-        return False
+        prefixes = {name for kind, name in denied if kind == PatternType.PREFIXED}
+        lengths = sorted({len(prefix) for prefix in prefixes})
+
+        def is_contained_in_denied(pattern: tuple[int, str]) -> bool:
+            name = pattern[1]
+            return pattern in denied or any(name[:length] in prefixes for length in lengths)
+
+        return any(
+            _of(names, pattern, address)[0] & bit
+            and (pattern == _EVERY or not denied or not is_contained_in_denied(pattern))
+            for names in subjects
+            for pattern in names.allowing(operation)
+        )
+
+
+def _of(names: _Subject, pattern: tuple[int, str], address: Address) -> tuple[int, int]:
+    """(allowed, denied) operations of the ACLs with a pattern."""
+    hosts = names.of(pattern[0]).get(pattern[1])
+    return (0, 0) if hosts is None else hosts.of(address)

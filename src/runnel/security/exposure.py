@@ -82,6 +82,11 @@ class ListenerFacts:
             self.protocol is SecurityProtocol.PLAINTEXT or self.client_auth != "required"
         )
 
+    @property
+    def has_nameless_clients(self) -> bool:
+        """Do all clients stay without a name?"""
+        return self.is_anonymous and (not self.protocol.uses_tls or self.client_auth == "none")
+
 
 @dataclass(frozen=True, slots=True)
 class LooseFile:
@@ -127,12 +132,12 @@ def findings(facts: Facts) -> list[Finding]:
 def _authorization(facts: Facts) -> Iterator[Finding]:
     if not facts.has_authorizer:
         return
-    if facts.listeners and all(each.protocol is SecurityProtocol.PLAINTEXT for each in facts.listeners):
+    if facts.listeners and all(each.has_nameless_clients for each in facts.listeners):
         yield Finding(
             Severity.HIGH,
             "authorizer-without-authentication",
             None,
-            f"An authorizer is configured, but every listener is PLAINTEXT: all clients are {ANONYMOUS}, and "
+            f"An authorizer is configured, but no listener authenticates clients: all are {ANONYMOUS}, and "
             "ACLs cannot tell them apart.",
             "Use SASL_SSL, or SSL with ssl.client.auth=required, for the listeners of clients and nodes.",
         )
@@ -172,6 +177,8 @@ def _entry(listener: ListenerFacts, facts: Facts) -> Iterator[Finding]:
                 "Every client that authenticates may read, change and delete everything.",
                 "Set authorizer.class.name and super.users, and grant permissions by ACLs.",
             )
+        elif facts.allows_unlisted:
+            yield _open_without_acls(listener, "Every client that authenticates", Severity.MEDIUM)
         return
     if not facts.has_authorizer:
         reach = "Every user of this machine" if listener.is_local else "Anyone who can connect"
@@ -195,16 +202,21 @@ def _entry(listener: ListenerFacts, facts: Facts) -> Iterator[Finding]:
             "Set ssl.client.auth=required.",
         )
     if facts.allows_unlisted:
-        yield Finding(
-            Severity.MEDIUM if listener.is_local else Severity.HIGH,
-            "open-without-acls",
-            name,
-            "A client without authentication may do everything with topics, groups and transactional ids "
-            "that have no ACL.",
-            "Set allow.everyone.if.no.acl.found=false.",
-        )
+        severity = Severity.MEDIUM if listener.is_local else Severity.HIGH
+        yield _open_without_acls(listener, "A client without authentication", severity)
     if str(ANONYMOUS) not in facts.super_users:
         yield from _anonymous_acls(listener, facts.acls or ())
+
+
+def _open_without_acls(listener: ListenerFacts, who: str, severity: Severity) -> Finding:
+    return Finding(
+        severity,
+        "open-without-acls",
+        listener.name,
+        f"{who} may do everything with topics, groups and transactional ids that have no ACL; and with the "
+        "cluster, if that has none: create ACLs, change settings, act as a broker.",
+        "Set allow.everyone.if.no.acl.found=false.",
+    )
 
 
 def _anonymous_acls(listener: ListenerFacts, acls: Iterable[AccessControlEntry]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from runnel.broker.runtime.audit_topic import AuditTopic
 from runnel.controller.settings import Settings
 from runnel.ports.gates import Permission
 from runnel.ports.service import Session
-from runnel.security.audit import AuditFilter, AuditPolicy, audit_event
+from runnel.security.audit import TEXT_CHARACTERS_MAX, AuditFilter, AuditPolicy, audit_event
 
 log = logging.getLogger("runnel.server")
 audit = logging.getLogger("runnel.audit")
@@ -88,7 +88,7 @@ class AuditLog:
             str(api_key),
             str(permission.operation),
             str(permission.resource_type),
-            permission.name,
+            permission.name[:TEXT_CHARACTERS_MAX],
         )
         topic = self.topic
         if topic is not None and is_allowed and topic.is_own_write(session, client_id, api_key, permission):

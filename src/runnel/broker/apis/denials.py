@@ -43,18 +43,40 @@ _UNKNOWN_VALUES = {
 
 
 _FAILED_ARRAYS = {
+    0: (("topic_data",), "responses"),  # Produce
+    1: (("topics",), "responses"),  # Fetch, up to version 6
+    2: (("topics",), "topics"),  # ListOffsets
+    3: (("topics",), "topics"),  # Metadata, up to version 12
+    8: (("topics",), "topics"),  # OffsetCommit
+    9: (("topics",), "topics"),  # OffsetFetch, version 1
+    10: (("coordinator_keys",), "coordinators"),  # FindCoordinator, from version 4
+    15: (("groups",), "groups"),  # DescribeGroups
     19: (("topics",), "topics"),  # CreateTopics
     20: (("topics", "topic_names"), "responses"),  # DeleteTopics
+    21: (("topics",), "topics"),  # DeleteRecords
+    23: (("topics",), "topics"),  # OffsetForLeaderEpoch
+    24: (("v3_and_below_topics",), "results_by_topic_v3_and_below"),  # AddPartitionsToTxn, up to version 3
+    27: (("markers",), "markers"),  # WriteTxnMarkers
+    28: (("topics",), "topics"),  # TxnOffsetCommit
     30: (("creations",), "results"),  # CreateAcls
     31: (("filters",), "filter_results"),  # DeleteAcls
+    32: (("resources",), "results"),  # DescribeConfigs
     33: (("resources",), "responses"),  # AlterConfigs
     37: (("topics",), "results"),  # CreatePartitions
+    42: (("groups_names",), "results"),  # DeleteGroups
     43: (("topic_partitions",), "replica_election_results"),  # ElectLeaders, version 0
     44: (("resources",), "responses"),  # IncrementalAlterConfigs
     49: (("entries",), "entries"),  # AlterClientQuotas
     51: (("deletions", "upsertions"), "results"),  # AlterUserScramCredentials
+    61: (("topics",), "topics"),  # DescribeProducers
+    65: (("transactional_ids",), "transaction_states"),  # DescribeTransactions
+    69: (("group_ids",), "groups"),  # ConsumerGroupDescribe
+    75: (("topics",), "topics"),  # DescribeTopicPartitions
 }
-"""The APIs that the controller decides and whose responses have no error code at their top level."""
+"""The APIs whose responses, in some versions, have no error code at their top level."""
+_OFFSET_FETCH = 9
+_FETCHED_GROUPS = (("groups",), "groups")
+"""The arrays of OffsetFetch from version 8."""
 
 
 def failed_items(request: Request, error: ErrorCode) -> Response | None:
@@ -62,7 +84,12 @@ def failed_items(request: Request, error: ErrorCode) -> Response | None:
     if request.api_key not in _FAILED_ARRAYS:
         return None
     arrays, into = _FAILED_ARRAYS[request.api_key]
+    if request.api_key == _OFFSET_FETCH and getattr(request, "groups", None):
+        arrays, into = _FETCHED_GROUPS
     items = [item for array in arrays for item in getattr(request, array) or ()]
+    if not items and error is ErrorCode.ILLEGAL_SASL_STATE:
+        # It would look like a success.
+        return None
     return empty_response(request, **{into: [denied_item(request, into, item, error) for item in items]})
 
 

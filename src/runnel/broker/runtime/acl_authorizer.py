@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 VERDICTS_MAX = 256
 """Resources of which the operations that a connection may do are remembered."""
 
+REMEMBERED_CHARACTERS_MAX = 512
+"""Clients may choose names of many kilobytes: longer ones are looked up each time."""
+
+_OPEN_OF_CLUSTER = 1 << Operation.DESCRIBE | 1 << Operation.DESCRIBE_CONFIGS | 1 << Operation.IDEMPOTENT_WRITE
+"""What everyone may do with a cluster that no ACL is about, if there is an audit topic: who may alter it,
+delete its topics or act as a broker has access to the audit topic as well."""
+
 
 class Verdicts:
     """What was decided for the principal of one connection."""
@@ -60,7 +67,7 @@ class AclAuthorizer:
     ) -> None:
         self.version = 1
         self._audit_topic = audit_topic
-        """Not subject to allow.everyone.if.no.acl.found: reading and writing it needs ACLs."""
+        """Not subject to allow.everyone.if.no.acl.found: it needs ACLs, and so do changes of the cluster then."""
         self._super_users = super_users
         self._allow_unlisted = allow_unlisted
         self._is_audited = is_audited
@@ -98,15 +105,24 @@ class AclAuthorizer:
         key = (resource_type, name)
         allowed = known.get(key)
         if allowed is None:
-            is_listed = resource_type == ResourceType.TOPIC and name == self._audit_topic
-            allow_unlisted = self._allow_unlisted and not is_listed
-            allowed = self._index.operations(
-                verdicts.name, verdicts.address, resource_type, name, allow_unlisted=allow_unlisted
-            )
+            allowed = self._looked_up(verdicts, resource_type, name)
+            if len(name) > REMEMBERED_CHARACTERS_MAX:
+                return allowed
             if len(known) >= VERDICTS_MAX:
                 known.clear()
             known[key] = allowed
         return allowed
+
+    def _looked_up(self, verdicts: Verdicts, resource_type: ResourceType, name: str) -> int:
+        subject = (verdicts.name, verdicts.address, resource_type, name)
+        if not self._allow_unlisted:
+            return self._index.operations(*subject)
+        if not self._audit_topic or resource_type not in (ResourceType.TOPIC, ResourceType.CLUSTER):
+            return self._index.operations(*subject, allow_unlisted=True)
+        if resource_type == ResourceType.TOPIC:
+            return self._index.operations(*subject, allow_unlisted=name != self._audit_topic)
+        open_to_all = self._index.operations(*subject, allow_unlisted=True) & _OPEN_OF_CLUSTER
+        return self._index.operations(*subject) | open_to_all
 
     def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
         verdicts = self._verdicts(session)

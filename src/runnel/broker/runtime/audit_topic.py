@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from runnel.batch.build import build_batch
@@ -42,6 +43,9 @@ BATCH_EVENTS_MAX = 200
 
 BATCH_BYTES_MAX = 256 * 1024
 """A batch is not extended beyond this; with its last event it is below any usual max.message.bytes."""
+
+COUNTS_INTERVAL_SECONDS = 1.0
+"""How often a record states what was not recorded: denials must not lead to a write each."""
 
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 15.0
 
@@ -74,6 +78,9 @@ class AuditTopic:
         """Events of the batch that is being written."""
         self._dropped = 0
         self._suppressed = 0
+        self._counts_due_at = 0.0
+        """When the counts may be written again, by the clock of the event loop."""
+        self._is_flushing = False
         self._has_failed = False
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -124,6 +131,7 @@ class AuditTopic:
         if self._task is None or self._task.done():
             return
         self._idle.clear()
+        self._is_flushing = True
         self._woken.set()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -143,17 +151,32 @@ class AuditTopic:
 
     async def _run(self) -> None:
         while True:
-            if not self._queue and not self._has_counts:
-                self._idle.set()
-                await self._woken.wait()
+            if not self._queue and not self._are_counts_due:
+                await self._wait()
             self._woken.clear()
             batch, counts = self._take()
             if batch is not None:
                 await self._deliver(batch, counts)
 
+    async def _wait(self) -> None:
+        """Until something is to be written, or may be."""
+        if not self._has_counts:
+            self._is_flushing = False
+            self._idle.set()
+            await self._woken.wait()
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._counts_due_at):
+                await self._woken.wait()
+
     @property
     def _has_counts(self) -> bool:
         return bool(self._dropped or self._suppressed)
+
+    @property
+    def _are_counts_due(self) -> bool:
+        is_due = self._is_flushing or self._loop.time() >= self._counts_due_at
+        return self._has_counts and is_due
 
     def _take(self) -> tuple[bytes | None, tuple[int, int]]:
         """The next batch, and the counts in it."""
@@ -166,9 +189,11 @@ class AuditTopic:
             records.append(Record(0, event["timestamp_ms"], None, value))
             size_bytes += len(value)
         self._writing = len(records)
-        counts = (self._suppressed, self._dropped)
-        if self._has_counts:
+        counts = (0, 0)
+        if self._are_counts_due:
+            counts = (self._suppressed, self._dropped)
             self._suppressed = self._dropped = 0
+            self._counts_due_at = self._loop.time() + COUNTS_INTERVAL_SECONDS
             names = ("denials_over_limit", "dropped")
             event = {"timestamp_ms": now_ms, "outcome": "not recorded", "node_id": self._broker.node_id}
             value = json.dumps(event | dict(zip(names, counts, strict=True))).encode()

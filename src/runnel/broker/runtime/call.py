@@ -10,6 +10,7 @@ from runnel.broker.apis.handlers import Handler
 from runnel.broker.apis.rules import Rule
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Context, Encoded
+from runnel.broker.runtime.elements import has_many_elements
 from runnel.broker.runtime.promise import BrokenPromise
 from runnel.model.errors import ApiError, ErrorCode, NotController
 from runnel.ports.disk import FileSlice
@@ -67,7 +68,7 @@ class Call(Context):
         if outcome is None:
             self.reply.is_silent = True
             self._fill([], 0)
-        elif self.is_large and (isinstance(outcome, Response) or self.request is not None):
+        elif self._is_costly(outcome):
             self.broker.run(self._answer_from_thread(outcome))
         else:
             try:
@@ -75,6 +76,12 @@ class Call(Context):
             except Exception as error:  # noqa: BLE001 - _failed reports it
                 parts, size_bytes = self._failed(error)
             self._fill(parts, size_bytes)
+
+    def _is_costly(self, outcome: Response | Encoded | Exception) -> bool:
+        """Whether to encode a response in a thread; that of an error may have the elements of the request."""
+        if isinstance(outcome, Exception) and self.request is not None:
+            return self.is_large or has_many_elements(self.request)
+        return self.is_large and (isinstance(outcome, Response) or self.request is not None)
 
     async def _answer_from_thread(self, outcome: Response | Encoded | Exception) -> None:
         try:
@@ -133,6 +140,9 @@ class Call(Context):
             self.session.is_refused = True
         is_refused = isinstance(error, (ApiError, NotController))
         if self.request is None or not is_refused or _has_error_code(self.route.response, self.api_version):
+            raise error
+        if _code(error) is ErrorCode.ILLEGAL_SASL_STATE and has_many_elements(self.request):
+            # Who is not authenticated gets no large response.
             raise error
         response = failed_items(self.request, _code(error))
         if response is None:

@@ -18,10 +18,10 @@ loses its connection where the response cannot carry an error.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from struct import Struct as Layout
 from struct import error as LayoutError
-from typing import Any, cast
+from typing import cast
 
 from runnel.broker.apis.access import ACCESS
 from runnel.broker.apis.api_versions import unsupported
@@ -42,6 +42,7 @@ from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call, Route
 from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Encoded
+from runnel.broker.runtime.elements import has_many_elements
 from runnel.broker.runtime.fetch_template import FetchTemplates
 from runnel.broker.runtime.forwarding import forward
 from runnel.broker.runtime.produce_template import ProduceTemplates
@@ -55,7 +56,6 @@ from runnel.model.limits import (
     INLINE_REQUEST_BYTES_MAX,
     RECORDLESS_REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
-    SLICE_ELEMENTS,
     UNSLICED_ELEMENTS_MAX,
 )
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
@@ -67,8 +67,6 @@ from runnel.wire.frame import (
     read_request_header,
     response_frame,
 )
-from runnel.wire.primitives import ArrayOf, StructOf
-from runnel.wire.struct import Struct
 
 PRODUCE_KEY = 0
 ALTER_CONFIGS_KEYS = frozenset({33, 44})
@@ -224,7 +222,7 @@ class Pipeline:
         if gates.authorizer.allows_all(session):
             return self._handle(Permitted(), route, request, call, frame, header)
         check = Check(call, request.api_key)
-        if _has_many_elements(request):
+        if has_many_elements(request):
             if isinstance(request, ProduceRequest):
                 keep_records(request)
             return self.broker.run(self._authorize_and_handle(check, route, request, call, frame, header))
@@ -311,7 +309,7 @@ class Pipeline:
         if isinstance(response, Encoded):
             is_large = len(response.body) > INLINE_REQUEST_BYTES_MAX
         else:
-            is_large = _has_many_elements(response)
+            is_large = has_many_elements(response)
         job = partial(_amend, call, amendments, response)
         if not is_large and not call.is_large:
             return job()
@@ -488,27 +486,6 @@ def _amend(call: Call, amendments: list[Amend], response: Response | Encoded) ->
     for amend in amendments:
         amend(response)
     return response
-
-
-def _has_many_elements(message: Request | Response) -> bool:
-    """Whether the arrays of a message, and those within them, have too many elements for one step."""
-    count = 0
-    for each in fields_of(type(message)):
-        if isinstance(each.type, ArrayOf):
-            elements = getattr(message, each.name) or ()
-            count += len(elements)
-            if count > SLICE_ELEMENTS:
-                return True
-            if isinstance(each.type.element, StructOf):
-                count += sum(map(_elements_in(each.type.element.struct), elements))
-    return count > SLICE_ELEMENTS
-
-
-@cache
-def _elements_in(struct: type[Struct]) -> Callable[[Any], int]:
-    """How many elements the arrays of a struct have."""
-    names = [each.name for each in fields_of(struct) if isinstance(each.type, ArrayOf)]
-    return lambda element: sum(len(getattr(element, name) or ()) for name in names)
 
 
 def _accepted(api_key: int) -> range:

@@ -96,10 +96,14 @@ def _of_configuration(
 
 
 def _of_cluster(bootstrap: str) -> "tuple[dict[int, Facts], list[str]]":
+    from runnel.server.cli.output import CommandError
     from runnel.server.cli.session import with_cluster
     from runnel.server.cluster_facts import cluster_facts
 
     known = with_cluster(bootstrap, cluster_facts)
+    if not known.brokers:
+        # Nothing was found, because nothing was seen.
+        raise CommandError(f"no broker could be checked: {'; '.join(known.not_checked)}")
     return known.brokers, known.not_checked
 
 

@@ -163,7 +163,7 @@ AddScram = Annotated[
         "--add-scram",
         "-S",
         metavar="CREDENTIAL",
-        help="A user of the new cluster: 'SCRAM-SHA-256=[name=alice,password=alice-secret]'. Repeatable.",
+        help="A user of the new cluster, as in the example. Repeatable.",
     ),
 ]
 IgnoreFormatted = Annotated[
@@ -184,12 +184,14 @@ def format_(
     add_scram: AddScram = None,
     ignore_formatted: IgnoreFormatted = False,
 ) -> None:
-    """Format the data directory of a node: it states to which cluster and node it belongs.
+    r"""Format the data directory of a node: it states to which cluster and node it belongs.
 
     This is optional: a node formats an empty directory when it starts. Only the first voters of a quorum
     without controller.quorum.voters have to be formatted.
 
     Example: runnel storage format --cluster-id MvDxzVmcRsaTz33bUuRU6A --config server.properties --standalone
+
+    Example: runnel storage format -t MvDxzVmcRsaTz33bUuRU6A -S 'SCRAM-SHA-256=\[name=alice,password=tea]'
     """
     from runnel.disk.identity import new_id
     from runnel.disk.os_files import OsFiles

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Create, describe, renew and expire delegation tokens.", no_args_is_help=True)
 
 DEFAULT_PERIOD = "-1"
+PERIOD_MS_MAX = 2**63 - 1
 
 Owner = Annotated[
     str | None,
@@ -163,12 +164,13 @@ def _print(tokens: "list[TokenView]", as_json: bool) -> None:
 
 
 def _period_ms(text: str, option: str) -> int:
-    if re.fullmatch(r"-1|\d+", text):
-        return int(text)
     try:
-        return parse_duration_ms(text)
+        period_ms = int(text) if re.fullmatch(r"-1|\d+", text) else parse_duration_ms(text)
     except typer.BadParameter as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+    if period_ms > PERIOD_MS_MAX:
+        raise typer.BadParameter(f"{text} is too long", param_hint=option)
+    return period_ms
 
 
 def _secret(hmac: str) -> bytes:
