@@ -55,6 +55,8 @@ def _audit_topic(image: MetadataImage, settings: Settings, name: str) -> Creatab
     replication_factor = _replication_factor(image, settings, "audit.log.topic")
     configs = {
         "cleanup.policy": "delete",
+        # Or the clock of a node that is wrong would decide what is refused and what expires.
+        "message.timestamp.type": "LogAppendTime",
         "retention.ms": str(settings.int("audit.log.topic.retention.ms")),
         "retention.bytes": "-1",
         "min.insync.replicas": str(min(2, replication_factor)),

@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from runnel.batch.build import build_batch
@@ -45,14 +46,18 @@ BATCH_BYTES_MAX = 256 * 1024
 
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 15.0
 
+COUNTS_SECONDS = 1.0
+"""Counts are written this often at most: a flood of denials is not to be a flood of records."""
+
 CLOSE_SECONDS = 5.0
-"""How long a stop waits until what is queued is written."""
+"""How long a stop waits in total until what is queued is written."""
 
 REFUSED = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
@@ -74,7 +79,11 @@ class AuditTopic:
         """Events of the batch that is being written."""
         self._dropped = 0
         self._suppressed = 0
+        self._counts_at = 0.0
+        """When counts may be written again."""
         self._has_failed = False
+        self._is_flushing = False
+        self._close_seconds = CLOSE_SECONDS
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
@@ -123,13 +132,15 @@ class AuditTopic:
         """Wait until what is queued is written, for a limited time."""
         if self._task is None or self._task.done():
             return
+        began = self._loop.time()
+        self._is_flushing = True
         self._idle.clear()
         self._woken.set()
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._close_seconds):
                 await self._idle.wait()
-        except TimeoutError:
-            pass
+        self._is_flushing = False
+        self._close_seconds = max(0.0, self._close_seconds - (self._loop.time() - began))
 
     async def close(self) -> None:
         """Write what is queued, and end; what could not be written is reported in the log."""
@@ -143,17 +154,26 @@ class AuditTopic:
 
     async def _run(self) -> None:
         while True:
-            if not self._queue and not self._has_counts:
-                self._idle.set()
-                await self._woken.wait()
+            if not self._queue and not self._are_counts_due:
+                await self._wait()
             self._woken.clear()
             batch, counts = self._take()
             if batch is not None:
                 await self._deliver(batch, counts)
 
+    async def _wait(self) -> None:
+        """Until there is something to write."""
+        has_counts = self._dropped or self._suppressed
+        if not has_counts:
+            self._idle.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._counts_at if has_counts else None):
+                await self._woken.wait()
+
     @property
-    def _has_counts(self) -> bool:
-        return bool(self._dropped or self._suppressed)
+    def _are_counts_due(self) -> bool:
+        is_time = self._is_flushing or self._loop.time() >= self._counts_at
+        return is_time and bool(self._dropped or self._suppressed)
 
     def _take(self) -> tuple[bytes | None, tuple[int, int]]:
         """The next batch, and the counts in it."""
@@ -166,9 +186,12 @@ class AuditTopic:
             records.append(Record(0, event["timestamp_ms"], None, value))
             size_bytes += len(value)
         self._writing = len(records)
-        counts = (self._suppressed, self._dropped)
-        if self._has_counts:
-            self._suppressed = self._dropped = 0
+        counts = (0, 0)
+        if self._are_counts_due:
+            counts = (self._suppressed, self._dropped)
+            self._suppressed -= counts[0]
+            self._dropped -= counts[1]
+            self._counts_at = self._loop.time() + COUNTS_SECONDS
             names = ("denials_over_limit", "dropped")
             event = {"timestamp_ms": now_ms, "outcome": "not recorded", "node_id": self._broker.node_id}
             value = json.dumps(event | dict(zip(names, counts, strict=True))).encode()
