@@ -116,3 +116,17 @@ def test_a_stop_waits_once_for_a_topic_that_cannot_be_written(tell, monkeypatch)
         assert waits[0] == 0.0
 
     tell(scenario, SETTINGS)
+
+
+def test_a_small_limit_of_messages_loses_no_event(tell):
+    async def scenario(world: Any) -> None:
+        broker = world.broker
+        topic = AuditTopic(broker, "audit", queue_max=300)
+        for _ in range(300):
+            topic.offer({"timestamp_ms": 1, "principal": "é" * 1024, "client_id": "é" * 1024})
+        topic.start()
+        async with asyncio.timeout(20):
+            await topic.close()
+        assert broker.partition("audit", 0).high_watermark == 300
+
+    tell(scenario, {**SETTINGS, "audit.log.topic": "audit", "message.max.bytes": "1000"})
