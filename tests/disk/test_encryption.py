@@ -13,19 +13,16 @@ from hypothesis import strategies as st
 from runnel.batch.compression import Compression
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import HEADER_BYTES, read_header, seal
-from runnel.disk.atomic import replace_file
 from runnel.disk.batch_cipher import BatchCipher
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.key_rotation import rotate_stopped
-from runnel.disk.keyring import Keyring, SegmentKeys
+from runnel.disk.keyring import Keyring
 from runnel.disk.os_files import OsFiles
-from runnel.log.encryption import MARK, OVERHEAD_BYTES, encode_key
-from runnel.log.names import KEY, LOG, MASTERS, offset_name, offset_of
+from runnel.log.encryption import MARK, OVERHEAD_BYTES
+from runnel.log.names import KEY, LOG, MASTERS, offset_of
 from runnel.model.errors import DamagedLog, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import BadDirectory, Origin
-from runnel.ports.files import Files
 from runnel.sim.files import SimFiles
 from tests.disk import compacted
 from tests.disk.world import (
@@ -506,47 +503,6 @@ def test_a_lost_key_is_reported_as_damage_at_the_start(which: int, end: str) -> 
     assert opened.end_offset == segment.base_offset
     # The files are kept: the key may be in a backup.
     assert {each: place.files.size_bytes(log.segments.path(each, LOG)) for each in stored} == stored
-
-
-def create_unmarked(self: SegmentKeys, files: Files, folder: str, base_offset: int) -> BatchCipher:
-    """A key file of version 1, as earlier releases wrote it."""
-    key = bytes(32)
-    with self._keyring.wrapping() as master:
-        data = encode_key(master.wrap(key, self._key_context(base_offset), has_marks=False))
-    replace_file(files, folder, offset_name(base_offset, KEY), data, sync=True)
-    return self._cipher(key, b"")
-
-
-@pytest.mark.parametrize("end", ["clean", "killed", "torn write", "new master key"])
-def test_segments_without_marks_are_read_and_extended(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = encrypted_place()
-    with monkeypatch.context() as patch:
-        patch.setattr(SegmentKeys, "create", create_unmarked)
-        directory, log = place.open_log(ENCRYPTED)
-        for number in range(30):
-            append(log, batch(b"%d" % number * 50))
-    active, expected = log.segments.active, read_all(log)
-    first_size = place.files.size_bytes(log.segments.path(log.segments.segments[0], LOG))
-    assert len(log.segments.segments) > 2
-    if end in ("clean", "new master key"):
-        directory.close()
-    elif end == "torn write":
-        place.files.open(log.segments.path(active, LOG)).pwritev([expected[-1][:70]], active.size_bytes)
-    for _ in range(3):
-        directory, log = place.open_log(ENCRYPTED)
-        assert not log.is_damaged
-        assert read_all(log) == expected
-        append(log, batch(bytes(100)))
-        expected = read_all(log)
-        assert [each[:8] for each in expected] == [number.to_bytes(8) for number in range(len(expected))]
-        if end == "new master key":
-            directory.close()
-            keyring = Keyring([OTHER, MASTER], place.files, place.path)
-            keyring.check()
-            rotate_stopped(place.files, place.path, keyring, pytest.fail)
-            place.master_keys = [OTHER]
-    assert log.segments.active.base_offset >= active.base_offset
-    assert place.files.size_bytes(log.segments.path(log.segments.segments[0], LOG)) == first_size
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
