@@ -1,14 +1,18 @@
 """Encrypted segments of earlier releases, whose batches have no marks: they are read and extended."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 
 from runnel.disk.atomic import replace_file
 from runnel.disk.batch_cipher import BatchCipher
 from runnel.disk.key_rotation import rotate_stopped
 from runnel.disk.keyring import Keyring, SegmentKeys
-from runnel.log.encryption import encode_key
+from runnel.log.encryption import decode_key, encode_key
 from runnel.log.names import KEY, LOG, offset_name
 from runnel.ports.files import Files
+from tests.disk import compacted
 from tests.disk.test_encryption import ENCRYPTED, MASTER, OTHER, encrypted_place
 from tests.disk.world import append, batch, read_all
 
@@ -52,3 +56,24 @@ def test_segments_without_marks_are_read_and_extended(end: str, monkeypatch: pyt
             place.master_keys = [OTHER]
     assert log.segments.active.base_offset >= active.base_offset
     assert place.files.size_bytes(log.segments.path(log.segments.segments[0], LOG)) == first_size
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_segments_without_marks_are_compacted_into_marked_ones(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, config = compacted.new_files(), replace(compacted.CONFIG, encryption_enable=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentKeys, "create", create_unmarked)
+        compacted.fill(compacted.open_log(files, config, [MASTER]), Random(seed))
+    log = compacted.open_log(files, config, [MASTER])
+    compacted.fill(log, Random(seed + 100))
+    table = compacted.table(log)
+    compacted.compact(log)
+    assert compacted.table(log) == table
+    assert compacted.leftovers(files) == []
+    reopened = compacted.open_log(files, config, [MASTER])
+    assert not reopened.is_damaged
+    assert compacted.records(reopened) == compacted.records(log)
+    first = reopened.segments.path(reopened.segments.segments[0], KEY)
+    assert decode_key(files.read(first)).has_marks
