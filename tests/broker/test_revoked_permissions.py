@@ -76,6 +76,14 @@ def test_a_fetch_that_waits_returns_no_record_after_a_revocation(secure, is_repe
         response = await fetch
         assert (response.error_code, records(response)) == (0, [])
         assert errors(await alice.ask(fetch_at(1, 0), 12)) == [TOPIC_DENIED]
+        if has_session:
+            session["session_epoch"] += 1
+            assert errors(await alice.ask(fetch_at(1, 0, **session), 12)) == [TOPIC_DENIED]
+            session["session_epoch"] += 1
+        # What was held back is neither lost nor repeated once the permission is there again.
+        await acls.add("orders", Operation.READ)
+        response = await alice.ask(fetch_at(1, **session), 12)
+        assert (response.error_code, len(records(response))) == (0, 1)
 
     secure(scenario)
 

@@ -174,6 +174,46 @@ def test_a_clock_jump_expires_no_producer(jump_ms: int, is_loaded_late: bool) ->
     assert [send(1), send(2), log.end_offset] == [1, 2, 3]
     pass_time(DAY_MS - 1001)
     assert len(log.producer_state.get()) == 1
-    if jump_ms < 0:
-        pass_time(1001)
-        assert len(log.producer_state.get()) == 0
+    pass_time(1001)
+    assert len(log.producer_state.get()) == 0
+
+
+@pytest.mark.parametrize("jump_ms", [3650 * DAY_MS, -5 * DAY_MS])
+@pytest.mark.parametrize("end", ["clean", "killed", "truncated"])
+def test_a_clock_that_was_set_between_two_starts_lets_no_producer_be_forgotten(
+    jump_ms: int, end: str
+) -> None:
+    """Neither those that have written since the last snapshot, nor those that are only in it."""
+    place = Place()
+    config = LogConfig(segment_bytes=1000, message_timestamp_after_max_ms=FOREVER)
+    data, log = place.open_log(config)
+
+    def sent(producer_id: int, sequence: int) -> bytearray:
+        return batch(bytes(300), producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+    def send(producer_id: int, sequence: int) -> int:
+        return world_append(log, sent(producer_id, sequence), now_ms=place.clock.now_ms())
+
+    offsets = {(5, 0): send(5, 0)}
+    place.clock.ms += DAY_MS // 2
+    offsets |= {(6, sequence): send(6, sequence) for sequence in range(4)}
+    assert len(log.segments.segments) > 1
+    last = send(7, 0)
+    if end == "clean":
+        data.close()
+    place.clock.jump_ms = jump_ms
+    data, log = place.open_log(config)
+    if end == "truncated":
+        log.truncate_to(last)
+    data.upkeep(place.clock.now_ms())
+    assert {key: send(*key) for key in offsets} == offsets
+    assert log.end_offset == last + (end != "truncated")
+    # Those that are idle expire in the order in which they were seen.
+    place.clock.ms += DAY_MS // 2
+    data.upkeep(place.clock.now_ms())
+    if jump_ms > 0:
+        left = [6] if end == "truncated" else [6, 7]
+        assert [each.producer_id for each in log.producer_state.get()] == left
+    place.clock.ms += DAY_MS // 2
+    data.upkeep(place.clock.now_ms())
+    assert len(log.producer_state.get()) == 0

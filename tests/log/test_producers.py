@@ -71,7 +71,7 @@ class World:
     def restart(self, _) -> None:
         snapshot = encode_producers(self.producers)
         self.producers = Producers()
-        self.producers.restore(decode_producers(snapshot))
+        self.producers.restore(decode_producers(snapshot), now_ms=0)
 
     def expire(self, _, now=0, after=100) -> str:
         return f"{self.producers.expire(now, after)} expired"

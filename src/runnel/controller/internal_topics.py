@@ -50,11 +50,18 @@ def _internal(
     )
 
 
+_AUDIT_BATCH_BYTES_MAX = 1024 * 1024
+
+
 def _audit_topic(image: MetadataImage, settings: Settings, name: str) -> CreatableTopic:
     """One partition, so that events of a node are in order; each node writes to one of those added later."""
     replication_factor = _replication_factor(image, settings, "audit.log.topic")
     configs = {
         "cleanup.policy": "delete",
+        # Or the clock of a node that is wrong would decide what is refused and what expires.
+        "message.timestamp.type": "LogAppendTime",
+        # Batches of events are larger than what clients may be limited to.
+        "max.message.bytes": str(_AUDIT_BATCH_BYTES_MAX),
         "retention.ms": str(settings.int("audit.log.topic.retention.ms")),
         "retention.bytes": "-1",
         "min.insync.replicas": str(min(2, replication_factor)),

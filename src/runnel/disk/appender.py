@@ -35,7 +35,6 @@ from runnel.disk.staged_write import (
     write_all,
 )
 from runnel.disk.staging import Staging
-from runnel.log.encryption import OVERHEAD_BYTES
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import index_entries_max
 from runnel.model.errors import DamagedLog, StorageFailed
@@ -294,7 +293,7 @@ class Appender:
         config = self._staging.config
         interval_bytes = config.index_interval_bytes
         size_bytes = segment.size_bytes
-        overhead_bytes = OVERHEAD_BYTES if segment.is_encrypted else 0
+        overhead_bytes = 0 if segment.cipher is None else segment.cipher.overhead_bytes
         for batch in batches:
             stored_bytes = len(batch.data) + overhead_bytes
             if segment.extended(stored_bytes, batch.last_offset, batch.max_timestamp, interval_bytes):

@@ -19,11 +19,8 @@ from runnel.batch.header import HEADER_BYTES, read_header
 from runnel.log.encryption import (
     MARK,
     NONCE_BYTES,
-    NONCE_START,
-    OVERHEAD_BYTES,
-    RECORDS_START,
+    TAG_BYTES,
     authenticated_part,
-    is_marked,
     with_length,
 )
 from runnel.ports.files import Bytes
@@ -32,12 +29,18 @@ from runnel.ports.files import Bytes
 class BatchCipher:
     """Encrypts and decrypts whole batches."""
 
-    __slots__ = ("_aead", "_context")
+    __slots__ = ("_aead", "_context", "_mark", "_nonce_start", "_records_start", "overhead_bytes")
 
-    def __init__(self, key: bytes, context: bytes) -> None:
+    def __init__(self, key: bytes, context: bytes, mark: bytes = MARK) -> None:
         self._aead = AESGCM(key)
         self._context = context
         """What batches are bound to beside their headers."""
+        self._mark = mark
+        """What each stored batch has behind its header."""
+        self._nonce_start = HEADER_BYTES + len(mark)
+        self._records_start = self._nonce_start + NONCE_BYTES
+        self.overhead_bytes = len(mark) + NONCE_BYTES + TAG_BYTES
+        """How much larger than the clear batch the stored one is."""
 
     def encrypt(self, batch: Bytes) -> tuple[bytes, bytes]:
         """The stored batch, in two parts."""
@@ -45,7 +48,7 @@ class BatchCipher:
         header = bytes(view[:HEADER_BYTES])
         nonce = os.urandom(NONCE_BYTES)
         body = self._aead.encrypt(nonce, view[HEADER_BYTES:], self._context + authenticated_part(header))
-        return with_length(header, len(view) + OVERHEAD_BYTES) + MARK + nonce, body
+        return with_length(header, len(view) + self.overhead_bytes) + self._mark + nonce, body
 
     def encrypt_all(self, batches: Iterable[Bytes]) -> list[Bytes]:
         """The buffers of the stored batches, to be written in sequence."""
@@ -55,14 +58,15 @@ class BatchCipher:
         """The clear batch; CorruptBatch if it was changed, or belongs elsewhere."""
         view = memoryview(stored)
         header = bytes(view[:HEADER_BYTES])
-        size_bytes = len(view) - OVERHEAD_BYTES
+        size_bytes = len(view) - self.overhead_bytes
         if size_bytes < HEADER_BYTES:
             raise CorruptBatch(f"{len(view)} bytes are too short for an encrypted batch")
-        if not is_marked(view):
+        if view[HEADER_BYTES : self._nonce_start] != self._mark:
             raise _changed(header)
         associated = self._context + authenticated_part(header)
+        nonce, body = view[self._nonce_start : self._records_start], view[self._records_start :]
         try:
-            records = self._aead.decrypt(view[NONCE_START:RECORDS_START], view[RECORDS_START:], associated)
+            records = self._aead.decrypt(nonce, body, associated)
         except InvalidTag:
             raise _changed(header) from None
         return with_length(header, size_bytes) + records
@@ -77,7 +81,7 @@ class BatchCipher:
         clear = memoryview(bytearray(len(stored)))
         start = 0
         for batch in batches:
-            end = start + len(batch) - OVERHEAD_BYTES
+            end = start + len(batch) - self.overhead_bytes
             if end - start < HEADER_BYTES:
                 raise CorruptBatch(f"{len(batch)} bytes are too short for an encrypted batch")
             self._decrypt_into(batch, clear[start:end])
@@ -86,9 +90,9 @@ class BatchCipher:
 
     def _decrypt_into(self, stored: memoryview, clear: memoryview) -> None:
         header = bytes(stored[:HEADER_BYTES])
-        if not is_marked(stored):
+        if stored[HEADER_BYTES : self._nonce_start] != self._mark:
             raise _changed(header)
-        nonce, body = stored[NONCE_START:RECORDS_START], stored[RECORDS_START:]
+        nonce, body = stored[self._nonce_start : self._records_start], stored[self._records_start :]
         associated = self._context + authenticated_part(header)
         clear[:HEADER_BYTES] = with_length(header, len(clear))
         try:

@@ -216,10 +216,9 @@ class DiskLog:
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         return self.producer_state.get().has_open_transaction(producer_id, producer_epoch)
 
-    def guard_transaction(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
-    ) -> Guard:
-        return self.producer_state.get().guard(producer_id, producer_epoch, base_sequence, now_ms)
+    def guard_transaction(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Guard:
+        producers = self.producer_state.get()
+        return producers.guard(producer_id, producer_epoch, base_sequence, self.steady_ms())
 
     def is_guarded(self, guard: Guard) -> bool:
         return self.producer_state.get().is_guarded(guard)

@@ -26,6 +26,7 @@ from runnel.disk.atomic import replace_file
 from runnel.disk.batch_cipher import BatchCipher
 from runnel.log.encryption import (
     KEY_BYTES,
+    MARK,
     NONCE_BYTES,
     DamagedKey,
     WrappedKey,
@@ -53,9 +54,9 @@ class MasterKey:
         self._aead = AESGCM(key)
         self.id = sha256(b"runnel master key id\0" + key).digest()[:_ID_BYTES].hex()
 
-    def wrap(self, key: bytes, context: bytes) -> WrappedKey:
+    def wrap(self, key: bytes, context: bytes, *, has_marks: bool = True) -> WrappedKey:
         nonce = os.urandom(NONCE_BYTES)
-        return WrappedKey(self.id, nonce + self._aead.encrypt(nonce, key, context))
+        return WrappedKey(self.id, nonce + self._aead.encrypt(nonce, key, context), has_marks)
 
     def unwrap(self, wrapped: WrappedKey, context: bytes) -> bytes:
         """Raises CorruptBatch if the key was changed, or is that of another segment."""
@@ -194,7 +195,8 @@ class SegmentKeys:
     def load(self, files: Files, folder: str, base_offset: int) -> BatchCipher:
         """The key of a segment. CorruptBatch or FileNotFoundError if it is damaged or missing."""
         path = f"{folder}/{offset_name(base_offset, KEY)}"
-        return self._cipher(self._unwrap(path, _read(files, path), base_offset))
+        wrapped = _read(files, path)
+        return self._cipher(self._unwrap(path, wrapped, base_offset), MARK if wrapped.has_marks else b"")
 
     def rewrap(self, files: Files, folder: str, base_offset: int) -> bytes | None:
         """The key file for the current master key; None if that is what it is already."""
@@ -204,7 +206,8 @@ class SegmentKeys:
             return None
         key = self._unwrap(path, wrapped, base_offset)
         with self._keyring.wrapping() as master:
-            return encode_key(master.wrap(key, self._key_context(base_offset)))
+            context = self._key_context(base_offset)
+            return encode_key(master.wrap(key, context, has_marks=wrapped.has_marks))
 
     def _unwrap(self, path: str, wrapped: WrappedKey, base_offset: int) -> bytes:
         try:
@@ -212,8 +215,8 @@ class SegmentKeys:
         except CorruptBatch as error:
             raise CorruptBatch(f"{path}: {error}") from None
 
-    def _cipher(self, key: bytes) -> BatchCipher:
-        return BatchCipher(key, b"runnel batch 1\0" + self._context)
+    def _cipher(self, key: bytes, mark: bytes = MARK) -> BatchCipher:
+        return BatchCipher(key, b"runnel batch 1\0" + self._context, mark)
 
     def _key_context(self, base_offset: int) -> bytes:
         return b"runnel segment key 1\0" + self._context + base_offset.to_bytes(8)

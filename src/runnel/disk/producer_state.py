@@ -18,22 +18,21 @@ _WALKED_BYTES_MAX = 64 * 1024
 class ProducerState:
     """The producer state, and the offset below which markers are committed."""
 
-    __slots__ = ("_load_soon", "_now_ms", "_segments", "high_watermark", "loaded", "snapshot_offset")
+    __slots__ = ("_load_soon", "_segments", "high_watermark", "loaded", "snapshot_offset", "steady_ms")
 
     def __init__(
         self,
         segments: Segments,
         producers: Producers | None,
-        now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
         load_soon: Callable[[], None],
     ) -> None:
         self._segments = segments
         self._load_soon = load_soon
-        self._now_ms = now_ms
+        self.steady_ms = steady_ms
+        """The time by which producers expire."""
         self.loaded = producers
         """None until first use after a clean start."""
-        if producers is not None:
-            producers.checked_ms = now_ms()
         self.high_watermark = segments.log_start_offset
         """Markers below are committed. Advanced by the owner of the log only."""
         self.snapshot_offset = -1
@@ -66,12 +65,10 @@ class ProducerState:
     def load(self, segments: Segments) -> Producers:
         """The producers at the end of these segments, which are ours or a view of all of them."""
         # No producer has written since the snapshot of the clean shutdown, or they would be loaded.
-        producers = read_snapshot(segments, self.snapshot_offset)
+        now_ms = self.steady_ms()
+        producers = read_snapshot(segments, self.snapshot_offset, now_ms)
         if producers is None:
-            producers, _ = load_producers(
-                segments, segments.written_offset, self._now_ms(), self.high_watermark
-            )
-        producers.checked_ms = self._now_ms()
+            producers, _ = load_producers(segments, segments.written_offset, now_ms, self.high_watermark)
         return producers
 
     def install(self, producers: Producers) -> None:
@@ -115,12 +112,11 @@ class ProducerState:
         self.high_watermark = min(self.high_watermark, end_offset)
         self.snapshot_offset = -1
         self.loaded = producers
-        producers.checked_ms = self._now_ms()
 
     def expire(self, expiration_ms: int) -> None:
         """Expire idle producers."""
         if self.loaded is not None:
-            self.loaded.expire(self._now_ms(), expiration_ms)
+            self.loaded.expire(self.steady_ms(), expiration_ms)
 
     @property
     def needs_snapshot(self) -> bool:

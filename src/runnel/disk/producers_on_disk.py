@@ -34,7 +34,7 @@ def snapshot_offsets(names: list[str]) -> list[int]:
     return sorted((offset for offset in found if offset is not None), reverse=True)
 
 
-def read_snapshot(segments: Segments, offset: int) -> Producers | None:
+def read_snapshot(segments: Segments, offset: int, now_ms: int) -> Producers | None:
     """The producer snapshot at `offset`; None if it is missing or damaged."""
     if offset < 0:
         return None
@@ -43,7 +43,7 @@ def read_snapshot(segments: Segments, offset: int) -> Producers | None:
     except (FileNotFoundError, DamagedSnapshot):
         return None
     producers = Producers()
-    producers.restore(found)
+    producers.restore(found, now_ms)
     return producers
 
 
@@ -56,12 +56,12 @@ def is_sound_snapshot(data: bytes) -> bool:
     return True
 
 
-def newest_snapshot(segments: Segments, end_offset: int) -> tuple[int, Producers]:
+def newest_snapshot(segments: Segments, end_offset: int, now_ms: int) -> tuple[int, Producers]:
     """(offset, producers) to replay from: the newest valid snapshot up to the end, or the log start."""
     first_offset = segments.segments[0].base_offset
     for offset in snapshot_offsets(segments.files.names(segments.folder)):
         if first_offset <= offset <= end_offset:
-            producers = read_snapshot(segments, offset)
+            producers = read_snapshot(segments, offset, now_ms)
             if producers is not None:
                 return offset, producers
     return first_offset, Producers()
@@ -69,7 +69,7 @@ def newest_snapshot(segments: Segments, end_offset: int) -> tuple[int, Producers
 
 def producers_at(segments: Segments, offset: int) -> Producers:
     """The producer state at `offset`."""
-    start_offset, producers = newest_snapshot(segments, offset)
+    start_offset, producers = newest_snapshot(segments, offset, 0)
     for batch in walk_batches(segments, start_offset, offset):
         replay_producer(producers, read_header(batch), batch, 0, FOREVER)
     producers.take_aborted()
@@ -92,12 +92,12 @@ def load_producers(
     Also the snapshots that are due where segments end on the way. What was aborted is noted beside each
     segment that is walked; the files of those before are true, else there would be no later snapshot.
     """
-    start_offset, producers = newest_snapshot(segments, end_offset)
+    start_offset, producers = newest_snapshot(segments, end_offset, now_ms)
     first = segments.segment_of(start_offset)
     try:
         aborted = _aborted_before(segments, segments.segments[first], start_offset)
     except DamagedAborted:
-        start_offset, producers = newest_snapshot(segments, segments.segments[first].base_offset)
+        start_offset, producers = newest_snapshot(segments, segments.segments[first].base_offset, now_ms)
         first, aborted = segments.segment_of(start_offset), []
     for segment in segments.segments[:first]:
         segment.aborted, segment.aborted_saved = None, -1

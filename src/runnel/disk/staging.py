@@ -102,7 +102,7 @@ class Staging:
         ):
             self._plan_roll()
         if header.producer_id >= 0:
-            earlier = self._stage_producer(batch, base_offset, now_ms, origin is _CLIENT)
+            earlier = self._stage_producer(batch, base_offset, origin is _CLIENT)
             if earlier is not None:
                 return earlier
         patch_offset_and_epoch(batch.data, 0, base_offset, leader_epoch)
@@ -164,12 +164,10 @@ class Staging:
             end_offset, tail_bytes = last_offset + 1, size_bytes
         self.end_offset, self._tail_bytes = end_offset, tail_bytes
 
-    def _stage_producer(
-        self, batch: ValidBatch, base_offset: int, now_ms: int, from_client: bool
-    ) -> Staged | None:
+    def _stage_producer(self, batch: ValidBatch, base_offset: int, from_client: bool) -> Staged | None:
         """Check the batch of an idempotent producer; returns the original if it is a duplicate."""
         header = batch.header
-        producers = self._producers.get()
+        producers, now_ms = self._producers.get(), self._producers.steady_ms()
         if header.is_control:
             marker = read_end_marker(batch.data)
             if marker is not None:
@@ -202,7 +200,7 @@ class Staging:
             ):
                 self._plan_roll()
             if header.producer_id >= 0:
-                self._producers.get().stage_copy(header, marker, now_ms)
+                self._producers.get().stage_copy(header, marker, self._producers.steady_ms())
             self._durability.epochs_changed |= self._epochs.assign(header.leader_epoch, header.base_offset)
             if self._tail_bytes == 0:
                 self._limits = limits_of(self.config, self.end_offset, header.max_timestamp, now_ms)

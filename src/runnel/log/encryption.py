@@ -7,7 +7,8 @@ An encrypted segment has a key file beside it, and all its batches are encrypted
 The header is that of the clear batch but for its length, which is that of the stored batch: whatever walks a
 segment by its headers (indexes, recovery, retention, truncation) treats both kinds of segment alike, and
 positions and sizes are always those of the file. The checksum is that of the clear batch. The mark shows that
-a batch is encrypted, if the key file beside the segment is missing.
+a batch is encrypted, if the key file beside the segment is missing. Segments with a key file of version 1
+have no marks, also in what is appended to them.
 """
 
 import json
@@ -21,14 +22,14 @@ MARK = b"\xff\xffE1"
 NONCE_BYTES = 12
 TAG_BYTES = 16
 OVERHEAD_BYTES = len(MARK) + NONCE_BYTES + TAG_BYTES
-"""How much larger than the clear batch the stored one is."""
+"""How much larger than the clear batch the stored one is, in a new segment."""
 NONCE_START = HEADER_BYTES + len(MARK)
 RECORDS_START = NONCE_START + NONCE_BYTES
 KEY_BYTES = 32
 """AES-256."""
 
 _LENGTH_START = 8
-_KEY_FILE_VERSION = 2
+_UNMARKED_VERSION, _MARKED_VERSION = 1, 2
 _MASTERS_VERSION = 1
 
 
@@ -43,6 +44,8 @@ class WrappedKey:
     master_id: str
     data: bytes
     """Nonce, key and tag."""
+    has_marks: bool = True
+    """Are the batches of the segment marked?"""
 
 
 def with_length(header: bytes, size_bytes: int) -> bytes:
@@ -64,7 +67,7 @@ def is_marked(stored: Buffer) -> bool:
 def encode_key(key: WrappedKey) -> bytes:
     """A key file."""
     document = {
-        "version": _KEY_FILE_VERSION,
+        "version": _MARKED_VERSION if key.has_marks else _UNMARKED_VERSION,
         "master": key.master_id,
         "key": b64encode(key.data).decode("ascii"),
     }
@@ -75,9 +78,11 @@ def decode_key(data: bytes) -> WrappedKey:
     """The contents of a key file. Raises DamagedKey."""
     try:
         document = json.loads(data)
-        if document["version"] != _KEY_FILE_VERSION:
-            raise DamagedKey(f"unknown version {document['version']}")
-        return WrappedKey(str(document["master"]), b64decode(document["key"], validate=True))
+        version = document["version"]
+        if version not in (_UNMARKED_VERSION, _MARKED_VERSION):
+            raise DamagedKey(f"unknown version {version}")
+        data = b64decode(document["key"], validate=True)
+        return WrappedKey(str(document["master"]), data, version == _MARKED_VERSION)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedKey(f"it is not a key file: {error}") from error
 

@@ -9,7 +9,7 @@
     older epoch ──────────────► INVALID_PRODUCER_EPOCH
 
 The state of a producer is immutable: a change replaces it and keeps the previous one, so that a failed write
-can be rolled back.
+can be rolled back. `now_ms` is always of a clock that does not jump.
 
 A transaction begins with its first batch and ends with its marker; it is unstable until that is committed:
 
@@ -18,7 +18,7 @@ A transaction begins with its first batch and ends with its marker; it is unstab
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runnel.batch.control import EndMarker
 from runnel.batch.header import NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader
@@ -100,13 +100,9 @@ class FailedBatch:
 class Producers:
     """The producer state of one partition."""
 
-    __slots__ = (
-        "_aborted", "_by_id", "_ended", "_failed", "_guards", "_in_transaction", "_staged", "checked_ms",
-    )  # fmt: skip
+    __slots__ = ("_aborted", "_by_id", "_ended", "_failed", "_guards", "_in_transaction", "_staged")
 
     def __init__(self) -> None:
-        self.checked_ms = 0
-        """When producers were last checked for expiry. None counts as seen before: wall clocks jump."""
         self._by_id: dict[int, Producer] = {}
         self._in_transaction: dict[int, int] = {}
         """The first offset of each open transaction."""
@@ -161,8 +157,7 @@ class Producers:
         """Set a guard while the coordinator verifies that this producer may begin a transaction."""
         guard = self._guards.get(producer_id)
         if guard is None:
-            since_ms = max(now_ms, self.checked_ms)
-            guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, since_ms)
+            guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, now_ms)
         elif epoch > guard.epoch:
             guard.epoch, guard.lowest_sequence = epoch, sequence
         elif epoch == guard.epoch and sequence < guard.lowest_sequence:
@@ -300,11 +295,7 @@ class Producers:
             self._end(producer, header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Expire idle producers without an open transaction; returns their number.
-
-        `now_ms` is of a clock that does not jump.
-        """
-        self.checked_ms = now_ms
+        """Expire idle producers without an open transaction; returns their number."""
         if not self._by_id and not self._guards and not self._failed:
             return 0
         seen_min_ms = now_ms - expiration_ms
@@ -321,8 +312,12 @@ class Producers:
             del self._guards[guard.producer_id]
         return len(expired)
 
-    def restore(self, producers: list[Producer]) -> None:
-        """Replace all state by the producers of a snapshot."""
+    def restore(self, producers: list[Producer], now_ms: int) -> None:
+        """Replace all state by the producers of a snapshot.
+
+        The last of them counts as seen now, and the others as long before it as they were: the wall clock may
+        have been set since the snapshot was written.
+        """
         self._by_id.clear()
         self._in_transaction.clear()
         self._ended.clear()
@@ -330,8 +325,10 @@ class Producers:
         self._guards.clear()
         self._staged.clear()
         self._failed.clear()
+        later_ms = max(0, now_ms - max((producer.last_seen_ms for producer in producers), default=0))
         for producer in producers:
-            self._put(producer.producer_id, producer)
+            seen_ms = min(producer.last_seen_ms + later_ms, now_ms)
+            self._put(producer.producer_id, replace(producer, last_seen_ms=seen_ms))
 
     def _check_order(self, header: BatchHeader) -> None:
         """Reject a batch that was in flight behind one whose write failed: that one has to be retried first.
@@ -371,9 +368,8 @@ class Producers:
             coordinator_epoch = producer.coordinator_epoch
             if producer.transaction_start_offset != NO_OFFSET:
                 start_offset = producer.transaction_start_offset
-        seen_ms = now_ms if now_ms > self.checked_ms else self.checked_ms
         self._by_id[producer_id] = Producer(
-            producer_id, epoch, batches, seen_ms, coordinator_epoch, start_offset
+            producer_id, epoch, batches, now_ms, coordinator_epoch, start_offset
         )
         if self._failed:
             self._failed.pop(producer_id, None)
@@ -389,10 +385,9 @@ class Producers:
         batches = producer.batches if producer is not None and same_epoch else ()
         producer_id = header.producer_id
         start_offset = self._in_transaction.get(producer_id, NO_OFFSET)
-        seen_ms = max(now_ms, self.checked_ms)
         self._put(
             producer_id,
-            Producer(producer_id, header.producer_epoch, batches, seen_ms, marker.coordinator_epoch),
+            Producer(producer_id, header.producer_epoch, batches, now_ms, marker.coordinator_epoch),
         )
         self._guards.pop(producer_id, None)
         if start_offset == NO_OFFSET:

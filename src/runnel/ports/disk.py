@@ -293,9 +293,7 @@ class PartitionLog(Protocol):
         """True if this producer has an open transaction in this log."""
         ...
 
-    def guard_transaction(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
-    ) -> Guard:
+    def guard_transaction(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Guard:
         """Set a guard while the coordinator verifies that this producer may start a transaction here."""
         ...
 

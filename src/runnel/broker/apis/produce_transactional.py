@@ -138,7 +138,7 @@ class Verification:
             self._answered(answer)
 
     def _guard(self, partition: ReplicatedLog, producer_id: int, epoch: int, sequence: int) -> Guard:
-        return partition.log.guard_transaction(producer_id, epoch, sequence, self._broker.clock.now_ms())
+        return partition.log.guard_transaction(producer_id, epoch, sequence)
 
     @property
     def has_batches(self) -> bool:

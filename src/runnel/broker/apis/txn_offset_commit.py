@@ -79,7 +79,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePro
 
     errors: MaybePromise[dict[TopicPartition, ErrorCode]] = {}
     if not partition.log.has_open_transaction(*identity):
-        guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE, driver.now().wall_ms)
+        guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE)
         errors = ctx.broker.transactions.verify(request.transactional_id, *identity, [partition.name], adds)
     return chain(errors, verified)
 

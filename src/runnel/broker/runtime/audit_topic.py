@@ -44,19 +44,20 @@ BATCH_EVENTS_MAX = 200
 BATCH_BYTES_MAX = 256 * 1024
 """A batch is not extended beyond this; with its last event it is below any usual max.message.bytes."""
 
-COUNTS_INTERVAL_SECONDS = 1.0
-"""How often a record states what was not recorded: denials must not lead to a write each."""
-
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 15.0
 
+COUNTS_SECONDS = 1.0
+"""Counts are written this often at most: a flood of denials is not to be a flood of records."""
+
 CLOSE_SECONDS = 5.0
-"""How long a stop waits until what is queued is written."""
+"""How long a stop waits in total until what is queued is written."""
 
 REFUSED = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
@@ -78,10 +79,11 @@ class AuditTopic:
         """Events of the batch that is being written."""
         self._dropped = 0
         self._suppressed = 0
-        self._counts_due_at = 0.0
-        """When the counts may be written again, by the clock of the event loop."""
-        self._is_flushing = False
+        self._counts_at = 0.0
+        """When counts may be written again."""
         self._has_failed = False
+        self._is_flushing = False
+        self._close_seconds = CLOSE_SECONDS
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
@@ -130,14 +132,15 @@ class AuditTopic:
         """Wait until what is queued is written, for a limited time."""
         if self._task is None or self._task.done():
             return
-        self._idle.clear()
+        began = self._loop.time()
         self._is_flushing = True
+        self._idle.clear()
         self._woken.set()
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._close_seconds):
                 await self._idle.wait()
-        except TimeoutError:
-            pass
+        self._is_flushing = False
+        self._close_seconds = max(0.0, self._close_seconds - (self._loop.time() - began))
 
     async def close(self) -> None:
         """Write what is queued, and end; what could not be written is reported in the log."""
@@ -159,24 +162,18 @@ class AuditTopic:
                 await self._deliver(batch, counts)
 
     async def _wait(self) -> None:
-        """Until something is to be written, or may be."""
-        if not self._has_counts:
-            self._is_flushing = False
+        """Until there is something to write."""
+        has_counts = self._dropped or self._suppressed
+        if not has_counts:
             self._idle.set()
-            await self._woken.wait()
-            return
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._counts_due_at):
+            async with asyncio.timeout_at(self._counts_at if has_counts else None):
                 await self._woken.wait()
 
     @property
-    def _has_counts(self) -> bool:
-        return bool(self._dropped or self._suppressed)
-
-    @property
     def _are_counts_due(self) -> bool:
-        is_due = self._is_flushing or self._loop.time() >= self._counts_due_at
-        return self._has_counts and is_due
+        is_time = self._is_flushing or self._loop.time() >= self._counts_at
+        return is_time and bool(self._dropped or self._suppressed)
 
     def _take(self) -> tuple[bytes | None, tuple[int, int]]:
         """The next batch, and the counts in it."""
@@ -192,8 +189,9 @@ class AuditTopic:
         counts = (0, 0)
         if self._are_counts_due:
             counts = (self._suppressed, self._dropped)
-            self._suppressed = self._dropped = 0
-            self._counts_due_at = self._loop.time() + COUNTS_INTERVAL_SECONDS
+            self._suppressed -= counts[0]
+            self._dropped -= counts[1]
+            self._counts_at = self._loop.time() + COUNTS_SECONDS
             names = ("denials_over_limit", "dropped")
             event = {"timestamp_ms": now_ms, "outcome": "not recorded", "node_id": self._broker.node_id}
             value = json.dumps(event | dict(zip(names, counts, strict=True))).encode()
