@@ -111,8 +111,14 @@ def _topics_once(topics: list[Any] | None) -> list[Any] | None:
     return list(first.values())
 
 
-def keep_records(request: Any) -> None:
-    """Copy the records: the memory of the frame is reused after the first slice."""
+def keep_records(request: Any, ctx: "Context") -> None:
+    """Borrow the memory of the records beyond the turn, or copy them from memory that is shared."""
+    if ctx.keeps_records:
+        return
+    ctx.keeps_records = True
+    ctx.loan = ctx.session.loan
+    if ctx.loan is not None:
+        return
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytes(data.records))

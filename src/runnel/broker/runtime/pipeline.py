@@ -44,12 +44,14 @@ from runnel.broker.runtime.fetch_template import FetchTemplates
 from runnel.broker.runtime.forwarding import forward
 from runnel.broker.runtime.produce_template import ProduceTemplates
 from runnel.broker.runtime.promise import MaybePromise, Promise, chain, settled
+from runnel.broker.runtime.slices import while_lent, with_loan
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
 from runnel.model.errors import ApiError, NotController
 from runnel.model.limits import (
     ENVELOPE_BYTES_MAX,
+    INLINE_ELEMENTS_MAX,
     INLINE_REQUEST_BYTES_MAX,
     RECORDLESS_REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
@@ -57,7 +59,7 @@ from runnel.model.limits import (
     UNSLICED_ELEMENTS_MAX,
 )
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
-from runnel.wire import MalformedMessage, Request, Response, decode_request, fields_of
+from runnel.wire import MalformedMessage, Request, Response, TooManyElements, decode_request, fields_of
 from runnel.wire.frame import (
     API_VERSIONS_KEY,
     RequestHeader,
@@ -148,16 +150,18 @@ class Pipeline:
 
     def _begin(self, route: Route, frame: memoryview, session: Session) -> Reply | None:
         request_bytes = len(frame)
+        is_large = False
         if not route.borrows_frame:
             if request_bytes > route.bytes_max:
                 raise MalformedMessage(
                     f"{request_bytes} bytes without records, the limit is {route.bytes_max}"
                 )
-            frame = memoryview(bytes(frame))
+            is_large = request_bytes > INLINE_REQUEST_BYTES_MAX
+            if not is_large:
+                frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
         version = header.api_version
-        is_large = request_bytes > INLINE_REQUEST_BYTES_MAX and not route.borrows_frame
-        request = None if is_large else _decode(route, frame, header)
+        request = None if is_large else _decoded_inline(route, frame, header)
         reply = Reply()
         call = Call(
             self.broker,
@@ -172,7 +176,12 @@ class Pipeline:
         result: Result | Exception
         try:
             if request is None:
-                result = self.broker.run(self._decode_and_handle(route, call, frame, header))
+                call.keeps_records = True
+                call.loan = session.loan
+                if session.loan is None:
+                    frame = memoryview(bytearray(frame))
+                task = self._decode_and_handle(route, call, frame, header)
+                result = self.broker.run(while_lent(task, call))
             else:
                 result = self._permit_and_handle(route, request, call, frame, header)
         except CloseConnection:
@@ -195,11 +204,13 @@ class Pipeline:
     ) -> Response | Encoded | None:
         """Serve a large request, decoded in a thread; the connection waits for its response."""
         try:
-            request = await self.broker.disk.run_blocking(Job(partial(_decode, route, frame, header)))
+            job = Job(partial(_decoded_in_thread, route, frame, header))
+            request, frame = await self.broker.disk.run_blocking(job)
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from None
         call.is_large = True
-        return await settled(self._permit_and_handle(route, request, call, frame, header))
+        handle = partial(self._permit_and_handle, route, request, call, frame, header)
+        return await settled(with_loan(handle, call))
 
     def _permit_and_handle(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
@@ -222,8 +233,9 @@ class Pipeline:
         check = Check(call, request.api_key)
         if _has_many_elements(request):
             if isinstance(request, ProduceRequest):
-                keep_records(request)
-            return self.broker.run(self._authorize_and_handle(check, route, request, call, frame, header))
+                keep_records(request, call)
+            task = self._authorize_and_handle(check, route, request, call, frame, header)
+            return self.broker.run(while_lent(task, call))
         return self._handle(_authorized(route, request, call, check), route, request, call, frame, header)
 
     async def _authorize_and_handle(
@@ -238,7 +250,8 @@ class Pipeline:
         """Authorize a request with many elements in a thread; the connection waits."""
         job = Job(partial(_authorized, route, request, call, check))
         permitted = await self.broker.disk.run_blocking(job)
-        return await settled(self._handle(permitted, route, request, call, frame, header))
+        handle = partial(self._handle, permitted, route, request, call, frame, header)
+        return await settled(with_loan(handle, call))
 
     def _handle(
         self,
@@ -422,9 +435,24 @@ class Pipeline:
         return reply
 
 
-def _decode(route: Route, frame: memoryview, header: RequestHeader) -> Request:
+def _decode(route: Route, frame: memoryview, header: RequestHeader, elements_max: int) -> Request:
     # Trailing bytes are ignored: librdkafka sends some when it requests all topics.
-    return decode_request(route.request, header.api_version, frame, header.body_position, route.elements_max)
+    return decode_request(route.request, header.api_version, frame, header.body_position, elements_max)
+
+
+def _decoded_inline(route: Route, frame: memoryview, header: RequestHeader) -> Request | None:
+    """A request; None if it has so many elements that a thread must decode it."""
+    try:
+        return _decode(route, frame, header, INLINE_ELEMENTS_MAX)
+    except TooManyElements:
+        return None
+
+
+def _decoded_in_thread(route: Route, frame: memoryview, header: RequestHeader) -> tuple[Request, memoryview]:
+    """A large request and its frame, which is copied for those that keep parts of it: Produce writes them."""
+    if not route.borrows_frame:
+        frame = memoryview(bytes(frame))
+    return _decode(route, frame, header, route.elements_max), frame
 
 
 @dataclass(slots=True)
