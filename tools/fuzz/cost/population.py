@@ -12,6 +12,7 @@ from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from runnel.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -41,6 +42,8 @@ class Population:
     groups: int = 1_000
     transactional_ids: int = 100
     narrow_partitions: int = 50
+    acls: int = 10_000
+    quotas: int = 1_000
 
     @property
     def wide_partitions(self) -> int:
@@ -89,6 +92,14 @@ async def topic_ids(port: int, names: list[str]) -> dict[str, bytes]:
     answer = await connection.send(request, MetadataResponse)
     await connection.close()
     return {topic.name: topic.topic_id for topic in answer.topics if topic.name is not None}
+
+
+async def cluster_id_of(port: int) -> str:
+    """The id of the cluster of a broker."""
+    connection = await Connection.open("127.0.0.1", port, timeout_s=60)
+    answer = await connection.send(DescribeClusterRequest(), DescribeClusterResponse)
+    await connection.close()
+    return answer.cluster_id
 
 
 async def _commit(connection: Connection, group_id: str, population: Population) -> None:

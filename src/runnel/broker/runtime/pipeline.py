@@ -178,7 +178,7 @@ class Pipeline:
             if request is None:
                 call.keeps_records = True
                 call.loan = session.loan
-                if session.loan is None:
+                if session.loan is None and not frame.readonly:
                     frame = memoryview(bytearray(frame))
                 task = self._decode_and_handle(route, call, frame, header)
                 result = self.broker.run(while_lent(task, call))
@@ -349,9 +349,9 @@ class Pipeline:
             if throttle_ms:
                 call.throttle(throttle_ms)
 
-    def serve_forwarded(self, frame: memoryview, session: Session) -> Promise[bytes | None]:
+    def serve_forwarded(self, frame: memoryview, session: Session) -> Promise[memoryview | None]:
         """The response frame of a request that a broker forwarded; None if it has none."""
-        promise: Promise[bytes | None] = Promise()
+        promise: Promise[memoryview | None] = Promise()
         try:
             reply = self.serve_frame(frame, session)
         except CloseConnection:
@@ -363,7 +363,11 @@ class Pipeline:
         def filled() -> None:
             # Without the size. Only responses with records have parts that are not in memory.
             parts = cast("list[bytes | bytearray | memoryview]", reply.parts)
-            promise.resolve(b"".join(parts)[4:] if parts else None)
+            if not parts:
+                promise.resolve(None)
+                return
+            whole = parts[0] if len(parts) == 1 else b"".join(parts)
+            promise.resolve(memoryview(whole)[4:])
 
         if reply.is_filled:
             filled()
@@ -450,7 +454,7 @@ def _decoded_inline(route: Route, frame: memoryview, header: RequestHeader) -> R
 
 def _decoded_in_thread(route: Route, frame: memoryview, header: RequestHeader) -> tuple[Request, memoryview]:
     """A large request and its frame, which is copied for those that keep parts of it: Produce writes them."""
-    if not route.borrows_frame:
+    if not route.borrows_frame and not frame.readonly:
         frame = memoryview(bytes(frame))
     return _decode(route, frame, header, route.elements_max), frame
 

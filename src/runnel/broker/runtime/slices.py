@@ -45,6 +45,8 @@ class Slicing:
     """Keeps what the request has borrowed, before the memory of its frame is reused."""
     elements: int = SLICE_ELEMENTS
     """How large a slice is."""
+    is_pipelined: Callable[[Any], bool] = lambda request: False
+    """Whether a slice need not be answered before the next one is handled: it is decided at once."""
     is_costly: Callable[[Any, "Context"], bool] = lambda request, ctx: False
     """Whether each innermost element of a slice needs one of its own."""
 
@@ -72,23 +74,36 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
 async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context") -> Any:
     if slicing.prepare is not None:
         await ctx.broker.disk.run_blocking(Job(partial(slicing.prepare, request)))
+    is_pipelined = slicing.is_pipelined(request)
+    pending: list[tuple[Any, int]] = []
     whole: Any = None
     refusal: CloseConnection | None = None
     for part, joined_levels in _slices(slicing, request, ctx):
         try:
-            response: Any = await settled(with_loan(partial(handler, part, ctx), ctx))
+            response: Any = with_loan(partial(handler, part, ctx), ctx)
+            if is_pipelined:
+                pending.append((response, joined_levels))
+                response = None
+            response = await settled(response)
         except CloseConnection as error:
             # With acks=0, the other partitions are appended as well before the connection is closed.
             response, refusal = None, refusal or error
         if isinstance(response, Encoded) or getattr(response, "error_code", None):
             return response
-        if whole is None:
-            whole = response
-        else:
-            merge(whole, response, slicing.response, joined_levels)
+        whole = merged(whole, response, slicing, joined_levels)
         await asyncio.sleep(0)
     if refusal is not None:
         raise refusal
+    for response, joined_levels in pending:
+        whole = merged(whole, await settled(response), slicing, joined_levels)
+    return whole
+
+
+def merged(whole: Any, response: Any, slicing: Slicing, joined_levels: int) -> Any:
+    """The responses so far, with that of the next slice; None is no response."""
+    if whole is None or response is None:
+        return whole or response
+    merge(whole, response, slicing.response, joined_levels)
     return whole
 
 
@@ -120,11 +135,11 @@ def while_lent(task: Coroutine[Any, Any, T], ctx: "Context") -> Coroutine[Any, A
 
 
 def with_loan(handle: Callable[[], T], ctx: "Context") -> T:
-    """Handle a request outside of its turn; what it stages is written with the memory that it is in."""
+    """Handle a request outside of its turn, and write what it stages, with the memory that it is in."""
     try:
         return handle()
     finally:
-        if ctx.loan is not None:
+        if ctx.keeps_records:
             ctx.broker.turn.finish(ctx.loan)
 
 
