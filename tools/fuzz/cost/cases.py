@@ -13,7 +13,7 @@ from typing import Any
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
-from runnel.broker.apis.handlers import APIS, FORWARDED, PRODUCE_KEY, is_sliced
+from runnel.broker.apis.handlers import APIS, FORWARDED, PRODUCE_KEY, elements_max
 from runnel.messages.envelope import EnvelopeRequest
 from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.messages.registry import api
@@ -23,7 +23,6 @@ from runnel.model.limits import (
     REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
-    UNSLICED_ELEMENTS_MAX,
 )
 from runnel.wire import Request, Struct, encoded, fields_of
 from runnel.wire.frame import request_frame
@@ -56,7 +55,7 @@ class Bounds:
     def of_api(self, api_key: int) -> "Bounds":
         """Within the limits of an API."""
         return Bounds(
-            min(self.elements, REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX),
+            min(self.elements, elements_max(api_key)),
             min(
                 self.size_bytes, REQUEST_BYTES_MAX if api_key == PRODUCE_KEY else RECORDLESS_REQUEST_BYTES_MAX
             ),

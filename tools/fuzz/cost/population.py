@@ -29,6 +29,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    # Transactions stay open for as long as the run takes.
+    "transaction.max.timeout.ms": str(2**31 - 1),
 }
 WIDE_TOPIC = "wide"
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -127,7 +129,7 @@ async def _find_coordinator(connection: Connection, key_type: int) -> None:
 
 async def _begin_transaction(connection: Connection, transactional_id: str) -> None:
     request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=900_000, producer_id=-1, producer_epoch=-1
+        transactional_id=transactional_id, transaction_timeout_ms=2**31 - 1, producer_id=-1, producer_epoch=-1
     )
     while (producer := await connection.send(request, InitProducerIdResponse, timeout_s=60)).error_code:
         await asyncio.sleep(0.05)

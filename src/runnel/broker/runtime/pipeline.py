@@ -29,8 +29,8 @@ from runnel.broker.apis.handlers import (
     BROKER_APIS,
     CONTROLLER_APIS,
     FORWARDED,
+    elements_max,
     handler_of,
-    is_sliced,
 )
 from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
 from runnel.broker.apis.rules import Amend
@@ -54,9 +54,7 @@ from runnel.model.limits import (
     INLINE_ELEMENTS_MAX,
     INLINE_REQUEST_BYTES_MAX,
     RECORDLESS_REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
     SLICE_ELEMENTS,
-    UNSLICED_ELEMENTS_MAX,
 )
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
 from runnel.wire import MalformedMessage, Request, Response, TooManyElements, decode_request, fields_of
@@ -410,7 +408,7 @@ class Pipeline:
             handler_of(api_key),
             ACCESS[api_key],
             ENVELOPE_BYTES_MAX if api_key == ENVELOPE_KEY else RECORDLESS_REQUEST_BYTES_MAX,
-            REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX,
+            elements_max(api_key),
             borrows_frame=api_key == PRODUCE_KEY,
             is_forwarded=routes is self._routes and api_key in FORWARDED,
             has_flexible_header=has_flexible_header(messages.response, version),
@@ -439,9 +437,9 @@ class Pipeline:
         return reply
 
 
-def _decode(route: Route, frame: memoryview, header: RequestHeader, elements_max: int) -> Request:
+def _decode(route: Route, frame: memoryview, header: RequestHeader, limit: int) -> Request:
     # Trailing bytes are ignored: librdkafka sends some when it requests all topics.
-    return decode_request(route.request, header.api_version, frame, header.body_position, elements_max)
+    return decode_request(route.request, header.api_version, frame, header.body_position, limit)
 
 
 def _decoded_inline(route: Route, frame: memoryview, header: RequestHeader) -> Request | None:
@@ -456,7 +454,12 @@ def _decoded_in_thread(route: Route, frame: memoryview, header: RequestHeader) -
     """A large request and its frame, which is copied for those that keep parts of it: Produce writes them."""
     if not route.borrows_frame and not frame.readonly:
         frame = memoryview(bytes(frame))
-    return _decode(route, frame, header, route.elements_max), frame
+    try:
+        return _decode(route, frame, header, route.elements_max), frame
+    except MalformedMessage as error:
+        reason = str(error)
+    # The error above holds what was decoded until then, which is freed here and not on the event loop.
+    raise MalformedMessage(reason)
 
 
 @dataclass(slots=True)
