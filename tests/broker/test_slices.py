@@ -34,6 +34,7 @@ from runnel.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import api
 from runnel.model.errors import ErrorCode
 from runnel.model.limits import (
@@ -282,10 +283,13 @@ def test_a_slice_of_a_produce_request_does_not_wait_for_the_commit_of_another(te
 
 
 def test_records_of_many_bytes_are_served_in_slices() -> None:
-    records = memoryview(bytes(SLICE_RECORDS_BYTES // 4))
+    records = bytes(SLICE_RECORDS_BYTES // 4)
     request = produce_to("events", *((index, records) for index in range(9)))
     parts = [part for part, _ in cut(request, ("topic_data", "partition_data"), PRODUCED_PER_SLICE)]
-    sizes = [sum(len(data.records) for data in part.topic_data[0].partition_data) for part in parts]
+    sizes = []
+    for part in parts:
+        assert isinstance(part, ProduceRequest)
+        sizes.append(sum(len(data.records or b"") for data in part.topic_data[0].partition_data))
     assert sum(sizes) == 9 * len(records)
     assert max(sizes) <= SLICE_RECORDS_BYTES
 
