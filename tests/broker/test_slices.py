@@ -10,7 +10,7 @@ from runnel.batch.build import build_batch
 from runnel.batch.compression import Compression
 from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
-from runnel.broker.apis.sliced import PRODUCED_PER_SLICE, SLICINGS
+from runnel.broker.apis.sliced import SLICINGS
 from runnel.broker.runtime import context
 from runnel.broker.runtime.slices import cut, merge, weight
 from runnel.broker.runtime.turn import Turn
@@ -41,6 +41,7 @@ from runnel.model.limits import (
     FETCH_PARTITIONS_MAX,
     INSPECTED_RECORDS_MAX,
     MEMBER_METADATA_BYTES_MAX,
+    PRODUCED_PER_SLICE,
     SLICE_ELEMENTS,
     SLICE_RECORDS_BYTES,
 )

@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from runnel.broker.apis.sliced import PRODUCED_PER_SLICE
 from runnel.client.connection import Connection
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.messages.fetch import FetchResponse
 from runnel.messages.produce import ProduceResponse
+from runnel.model.limits import PRODUCED_PER_SLICE
 from runnel.server.node import Node
 from tests.broker.requests import batch, fetch_from, produce_to, values
 

@@ -44,6 +44,10 @@ a thread: 5 ms or so are spent in vain, and no more on any request."""
 SLICE_RECORDS_BYTES = 32 * 1024 * 1024
 """Records of one slice of a produce request: their checksums take a few milliseconds."""
 
+PRODUCED_PER_SLICE = 150
+"""Elements of a slice of a produce request: each partition has a file, which is opened and written at the end
+of the step, in a tenth of a millisecond or so."""
+
 SLICE_ELEMENTS = 500
 """A request with more elements is served in slices of this size: handlers take up to 50 microseconds for an
 element, and a log that it touches about as long to be written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.batch.header import COMPRESSION_MASK, HEADER_BYTES, unpack_header
 from runnel.broker.runtime.slices import Slicing
-from runnel.model.limits import INSPECTED_RECORDS_MAX
+from runnel.model.limits import INSPECTED_RECORDS_MAX, PRODUCED_PER_SLICE
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.context import Context
@@ -116,9 +116,19 @@ def keep_records(request: Any, ctx: "Context") -> None:
     if ctx.keeps_records:
         return
     ctx.keeps_records = True
-    ctx.loan = ctx.session.loan
-    if ctx.loan is not None:
-        return
+    if may_borrow(request):
+        ctx.loan = ctx.session.loan
+    if ctx.loan is None:
+        copy_records(request)
+
+
+def may_borrow(request: Any) -> bool:
+    """Whether no slice waits for another one's commit, during which memory would be lent."""
+    return request.transactional_id is None
+
+
+def copy_records(request: Any) -> None:
+    """Copy the records of a produce request."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytes(data.records))
@@ -158,20 +168,10 @@ _OFFSETS = _along("groups.topics.partition_indexes", "groups.topics.partitions",
 
 _RESOURCES_IN_PAIRS = _in_pairs("resources", "resource_type", "resource_name")
 
-PRODUCED_PER_SLICE = 150
-"""Elements of a slice of a produce request: each partition has a file, which is opened and written at the end
-of the step, in a tenth of a millisecond or so."""
-
-
-def _is_not_verified(request: Any) -> bool:
-    """Whether batches are appended or refused at once: those of a transaction may wait for a coordinator."""
-    return request.transactional_id is None
-
-
 _PRODUCE = replace(
     _along("topic_data.partition_data", "responses.partition_responses"),
     elements=PRODUCED_PER_SLICE,
-    is_pipelined=_is_not_verified,
+    is_pipelined=may_borrow,
     keep=keep_records,
     is_costly=_inspects_much,
 )

@@ -36,7 +36,7 @@ from runnel.broker.apis.handlers import (
 from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
 from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.apis.rules import Amend
-from runnel.broker.apis.sliced import keep_records
+from runnel.broker.apis.sliced import copy_records, keep_records, may_borrow
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call, Route
@@ -178,7 +178,7 @@ class Pipeline:
         result: Result | Exception
         try:
             if request is None:
-                call.keeps_records = True
+                call.keeps_records = route.borrows_frame
                 call.loan = session.loan
                 if session.loan is None and not frame.readonly:
                     frame = memoryview(bytearray(frame))
@@ -203,7 +203,7 @@ class Pipeline:
 
     async def _decode_and_handle(
         self, route: Route, call: Call, frame: memoryview, header: RequestHeader
-    ) -> Response | Encoded | None:
+    ) -> Result:
         """Serve a large request, decoded in a thread; the connection waits for its response."""
         try:
             job = Job(partial(_decoded_in_thread, route, frame, header))
@@ -211,8 +211,10 @@ class Pipeline:
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from None
         call.is_large = True
-        handle = partial(self._permit_and_handle, route, request, call, frame, header)
-        return await settled(with_loan(handle, call))
+        if not isinstance(request, ProduceRequest) or not may_borrow(request):
+            # It was copied, and may be served for long.
+            call.loan = None
+        return with_loan(partial(self._permit_and_handle, route, request, call, frame, header), call)
 
     def _permit_and_handle(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
@@ -248,12 +250,11 @@ class Pipeline:
         call: Call,
         frame: memoryview,
         header: RequestHeader,
-    ) -> Response | Encoded | None:
+    ) -> Result:
         """Authorize a request with many elements in a thread; the connection waits."""
         job = Job(partial(_authorized, route, request, call, check))
         permitted = await self.broker.disk.run_blocking(job)
-        handle = partial(self._handle, permitted, route, request, call, frame, header)
-        return await settled(with_loan(handle, call))
+        return with_loan(partial(self._handle, permitted, route, request, call, frame, header), call)
 
     def _handle(
         self,
@@ -464,9 +465,13 @@ def _decoded_in_thread(route: Route, frame: memoryview, header: RequestHeader) -
     if not route.borrows_frame and not frame.readonly:
         frame = memoryview(bytes(frame))
     try:
-        return _decode(route, frame, header, route.elements_max), frame
+        request = _decode(route, frame, header, route.elements_max)
     except MalformedMessage as error:
         reason = str(error)
+    else:
+        if isinstance(request, ProduceRequest) and not may_borrow(request):
+            copy_records(request)
+        return request, frame
     # The error above holds what was decoded until then, which is freed here and not on the event loop.
     raise MalformedMessage(reason)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.promise import MaybePromise, settled
-from runnel.model.limits import SLICE_ELEMENTS, SLICE_RECORDS_BYTES
+from runnel.model.limits import PRODUCED_PER_SLICE, SLICE_ELEMENTS, SLICE_RECORDS_BYTES
 from runnel.ports.service import CloseConnection
 from runnel.wire import Response, Struct, fields_of
 from runnel.wire.primitives import RECORDS, ArrayOf
@@ -54,7 +54,7 @@ class Slicing:
 def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
     """A handler that serves large requests in slices, by the first slicing whose array is not empty."""
 
-    def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded] | None:
+    def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded | None]:
         for slicing in slicings:
             if getattr(request, slicing.request[0]):
                 # Not all of a large request is looked at: whether its slices are costly is decided for each.
@@ -65,13 +65,15 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
                         slicing.keep(request, ctx)
                     return ctx.broker.run(while_lent(_serve(handler, slicing, request, ctx), ctx))
                 break
-        result: MaybePromise[Response | Encoded] | None = handler(request, ctx)
+        result: MaybePromise[Response | Encoded | None] = handler(request, ctx)
         return result
 
     return sliced_handler
 
 
-async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context") -> Any:
+async def _serve(
+    handler: "Handler", slicing: Slicing, request: Any, ctx: "Context"
+) -> MaybePromise[Response | Encoded | None]:
     if slicing.prepare is not None:
         await ctx.broker.disk.run_blocking(Job(partial(slicing.prepare, request)))
     is_pipelined = slicing.is_pipelined(request)
@@ -89,11 +91,18 @@ async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Conte
             # With acks=0, the other partitions are appended as well before the connection is closed.
             response, refusal = None, refusal or error
         if isinstance(response, Encoded) or getattr(response, "error_code", None):
-            return response
+            refused: Response | Encoded = response
+            return refused
         whole = merged(whole, response, slicing, joined_levels)
         await asyncio.sleep(0)
     if refusal is not None:
         raise refusal
+    return ctx.broker.run(_joined(pending, slicing)) if pending else whole
+
+
+async def _joined(pending: list[tuple[Any, int]], slicing: Slicing) -> Any:
+    """The response of slices that are handled, and wait for their commits."""
+    whole: Any = None
     for response, joined_levels in pending:
         whole = merged(whole, await settled(response), slicing, joined_levels)
     return whole
@@ -118,18 +127,22 @@ def _slices(slicing: Slicing, request: Any, ctx: "Context") -> Iterator[tuple[St
             yield part, joined_levels
 
 
-def while_lent(task: Coroutine[Any, Any, T], ctx: "Context") -> Coroutine[Any, Any, T]:
-    """Borrow the memory of a request, at once, until the task that serves it has ended."""
+def while_lent(task: Coroutine[Any, Any, MaybePromise[T]], ctx: "Context") -> Coroutine[Any, Any, T]:
+    """Borrow the memory of a request, at once, until the task has handled it.
+
+    Not until it is answered: followers, which may need memory for their fetches, may have to be waited for.
+    """
     loan = ctx.loan
-    if loan is None:
-        return task
-    loan.borrow()
+    if loan is not None:
+        loan.borrow()
 
     async def lent() -> T:
         try:
-            return await task
+            result = await task
         finally:
-            loan.done()
+            if loan is not None:
+                loan.done()
+        return await settled(result)
 
     return lent()
 
@@ -227,5 +240,5 @@ def _is_same(one: Struct, other: Struct, array: str) -> bool:
 def _weights_of(struct: type[Struct]) -> list[tuple[str, int]]:
     """The fields of an element that have a weight, each with the length that weighs as much as an element."""
     weights = [(field.name, 1) for field in fields_of(struct) if isinstance(field.type, ArrayOf)]
-    unit = SLICE_RECORDS_BYTES // SLICE_ELEMENTS
+    unit = SLICE_RECORDS_BYTES // PRODUCED_PER_SLICE
     return weights + [(field.name, unit) for field in fields_of(struct) if field.type is RECORDS]
