@@ -12,7 +12,8 @@ from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
 from runnel.broker.apis.sliced import SLICINGS
 from runnel.broker.runtime import context
-from runnel.broker.runtime.slices import cut, merge, weight
+from runnel.broker.runtime.promise import MaybePromise, Promise, settled
+from runnel.broker.runtime.slices import cut, merge, weight, while_lent
 from runnel.broker.runtime.turn import Turn
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,6 +46,7 @@ from runnel.model.limits import (
     SLICE_ELEMENTS,
     SLICE_RECORDS_BYTES,
 )
+from runnel.ports.service import Loan, Session
 from runnel.wire import fields_of
 from runnel.wire.primitives import ArrayOf, StructOf
 from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, values
@@ -279,6 +281,36 @@ def test_a_slice_of_a_produce_request_does_not_wait_for_the_commit_of_another(te
         assert all(partition.log.end_offset == 1 for partition in partitions)
         assert not received.done()
         received.cancel()
+
+    tell(story)
+
+
+def test_memory_is_lent_until_a_request_is_handled(tell) -> None:
+    """Not until it is answered: that may take as long as its client says, and others need the memory."""
+
+    async def story(world) -> None:
+        released: list[None] = []
+        handled: Promise[None] = Promise()
+        answered: Promise[str] = Promise()
+        loan = Loan(lambda: released.append(None))
+        ctx = context.Context(world.broker, Session("host", 0, "PLAINTEXT", 1), 9, None, loan=loan)
+
+        async def handle() -> MaybePromise[str]:
+            await settled(handled)
+            return answered
+
+        serving = asyncio.create_task(while_lent(handle(), ctx))
+        loan.done()
+        await asyncio.sleep(0)
+        assert not released
+        handled.resolve(None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert released == [None]
+        assert not serving.done()
+        answered.resolve("done")
+        assert await serving == "done"
+        assert released == [None]
 
     tell(story)
 

@@ -25,6 +25,10 @@ SETTINGS = {
     # The records have timestamps of the past.
     "log.retention.ms": "-1",
 }
+AUTHORIZER = {
+    "authorizer.class.name": "acl",
+    "allow.everyone.if.no.acl.found": "true",
+}
 
 
 class Lent:
@@ -88,7 +92,10 @@ class Producer:
             value += value * (padding // len(value))
             self.sent[index].append(value)
             batches.append((index, batch(value)))
-        return produce_to("events", *batches, acks=self._random.choice([1, -1]))
+        # Slices with a transactional id wait for each other, with copies of their records.
+        transactional_id = self._random.choice([None, None, "t"])
+        acks = self._random.choice([1, -1])
+        return produce_to("events", *batches, acks=acks, transactional_id=transactional_id)
 
     async def produce(self, port: int) -> None:
         """All requests at once on one connection: the next one is received while the last one is served."""
@@ -147,9 +154,15 @@ async def verify(connection: Connection, producers: list[Producer], quitters: li
         assert left == []
 
 
-def test_requests_in_slices_do_not_overwrite_each_other(tmp_path: Path, lent: Lent) -> None:
+@pytest.mark.parametrize("is_authorized", [False, True], ids=["open", "authorized"])
+def test_requests_in_slices_do_not_overwrite_each_other(
+    tmp_path: Path, lent: Lent, is_authorized: bool
+) -> None:
+    """With an authorizer, requests of many elements are authorized in a thread as well."""
+    settings = {"log.dirs": str(tmp_path), **SETTINGS, **(AUTHORIZER if is_authorized else {})}
+
     async def story() -> None:
-        async with Node({"log.dirs": str(tmp_path), **SETTINGS}) as node:
+        async with Node(settings) as node:
             connection = await Connection.open("127.0.0.1", node.port, timeout_s=60)
             await create(connection)
             producers = [Producer(number) for number in range(CLIENTS)]
