@@ -82,7 +82,7 @@ mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while memb
 crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, transactions, Spark, a cluster (ROUNDS=200 KILLS=100 ONLY=cluster|operations|quiet|rotation, SECURED=1: cluster over mTLS, beside Apache Kafka: mixed|migration; QUICK=1: a tenth)
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(SECURED),--secured) $(ARGS)
 
-fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; SECURED=1: through TLS and SASL; COST=1: the pauses of the largest requests, 15 minutes, writes docs/COSTS.md)
+fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; SECURED=1: through TLS and SASL; COST=1: the pauses of the largest requests, 20 minutes, writes docs/COSTS.md)
 	$(BIN)/python -m tools.fuzz $(if $(COST),--cost $(if $(QUICK),--quick),--frames $(FRAMES) $(if $(SECURED),--secured all)) $(ARGS)
 
 fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)

@@ -2,13 +2,16 @@
 
 import pytest
 
-from runnel.broker.apis import offset_commit, txn_offset_commit
+from runnel.broker.apis import list_groups, offset_commit, txn_offset_commit
 from runnel.broker.runtime.patterns import compiled
 from runnel.controller.image import MetadataImage
 from runnel.controller.placement import check_replicas
+from runnel.controller.quotas import decide_alter_client_quotas
+from runnel.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from runnel.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from runnel.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.schemas.metadata import ClientQuotaRecord
 from tests.broker.world import BrokerWorld
 
 COUNT = 2_000
@@ -73,6 +76,28 @@ def test_a_manual_assignment_that_repeats_a_broker():
     with pytest.raises(ApiError, match=f"the broker {COUNT - 1} more than once"):
         check_replicas(MetadataImage(), replicas)
     assert CountedInt.comparisons <= 4 * COUNT
+
+
+def test_a_quota_of_an_entity_with_many_parts():
+    entity = [EntityData("user", "u") for _ in range(COUNT)]
+    entry = EntryData(entity, [OpData("producer_byte_rate", 1.0)])
+    answer = decide_alter_client_quotas(MetadataImage(), AlterClientQuotasRequest([entry]))
+    assert answer.response.entries[0].error_code == ErrorCode.INVALID_REQUEST.code
+    assert answer.records == []
+
+
+def test_the_last_value_of_a_quota_counts():
+    """As in Kafka; a request that repeats a key does not write as many records."""
+    ops = [OpData("producer_byte_rate", float(value)) for value in range(1, COUNT)]
+    entry = EntryData([EntityData("user", "u")], ops)
+    (record,) = decide_alter_client_quotas(MetadataImage(), AlterClientQuotasRequest([entry])).records
+    assert isinstance(record, ClientQuotaRecord)
+    assert (record.key, record.value) == ("producer_byte_rate", COUNT - 1)
+
+
+def test_filters_of_groups_are_compared_by_what_groups_can_have():
+    long = " stable" * COUNT
+    assert list_groups._names([long, " Stable ", "EMPTY", long + "x"]) == {"", "stable", "empty"}
 
 
 def test_patterns_take_bounded_memory():

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel import wire
+from runnel.broker.apis.handlers import elements_max
 from runnel.broker.runtime import call, pipeline
 from runnel.broker.runtime.slices import cut, weighs_more, weight
 from runnel.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from runnel.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from runnel.messages.broker_registration import BrokerRegistrationRequest
+from runnel.messages.controller_registration import ControllerRegistrationRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from runnel.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from runnel.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -31,12 +34,21 @@ from runnel.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from runnel.messages.vote import VoteRequest
 from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode
-from runnel.model.limits import REQUEST_ELEMENTS_MAX, SLICE_ELEMENTS, UNSLICED_ELEMENTS_MAX
+from runnel.model.limits import (
+    INLINE_ELEMENTS_MAX,
+    REGISTERED_DIRECTORIES_MAX,
+    REGISTERED_LISTENERS_MAX,
+    REQUEST_ELEMENTS_MAX,
+    SLICE_ELEMENTS,
+    UNSLICED_ELEMENTS_MAX,
+)
 from runnel.wire import Request, Response
 from tests.broker import group_calls, txn_calls
 from tests.broker.group_calls import commit_request
+from tests.broker.requests import batch, fetch_from, only, produce_to, values
 from tests.broker.test_slices import REQUEST_ARRAYS, offset_fetch
 
 NONE = ErrorCode.NONE.code
@@ -211,6 +223,47 @@ def test_large_requests_are_decoded_in_a_thread_and_answered_in_order(tell, monk
     tell(story)
     assert threading.get_ident() not in threads[MetadataRequest]
     assert threads[DescribeUserScramCredentialsRequest] == {threading.get_ident()}
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (FindCoordinatorRequest(coordinator_keys=["g"] * (INLINE_ELEMENTS_MAX + 1)), 4),
+        (produce_to("events", *((index, batch(b"x")) for index in range(INLINE_ELEMENTS_MAX))), 9),
+    ],
+    ids=["few bytes", "records"],
+)
+def test_requests_with_many_elements_are_decoded_in_a_thread(tell, monkeypatch, request_, version) -> None:
+    """However few bytes they have, and with records, which are not copied."""
+    inline: list[int] = []
+
+    def decode(message: type[Request], version: int, view: memoryview, position: int, limit: int) -> Request:
+        if threading.current_thread() is threading.main_thread():
+            inline.append(limit)
+        return wire.decode_request(message, version, view, position, limit)
+
+    async def story(world: Any) -> None:
+        await world.create("events")
+        client = await world.connect()
+        monkeypatch.setattr(pipeline, "decode_request", decode)
+        response = await client.ask(request_, version)
+        monkeypatch.undo()
+        if isinstance(request_, FindCoordinatorRequest):
+            assert len(response.coordinators) == INLINE_ELEMENTS_MAX + 1
+        else:
+            results = response.responses[0].partition_responses
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+            assert [one.error_code for one in results] == [NONE] + [unknown] * (INLINE_ELEMENTS_MAX - 1)
+            assert values(only(await client.ask(fetch_from("events", (0, 0)), 12)).records) == [b"x"]
+
+    tell(story)
+    assert inline == [INLINE_ELEMENTS_MAX]
+
+
+def test_a_node_can_register_with_all_that_it_may_have() -> None:
+    registered = REGISTERED_LISTENERS_MAX + 2 * REGISTERED_DIRECTORIES_MAX
+    for request in (BrokerRegistrationRequest, ControllerRegistrationRequest, VoteRequest):
+        assert registered < elements_max(request.api_key) < UNSLICED_ELEMENTS_MAX
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
 from runnel.broker.apis.sliced import SLICINGS
 from runnel.broker.runtime import context
-from runnel.broker.runtime.slices import cut, merge, weight
+from runnel.broker.runtime.promise import MaybePromise, Promise, settled
+from runnel.broker.runtime.slices import cut, merge, weight, while_lent
+from runnel.broker.runtime.turn import Turn
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from runnel.messages.find_coordinator import FindCoordinatorRequest
@@ -33,14 +35,18 @@ from runnel.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import api
 from runnel.model.errors import ErrorCode
 from runnel.model.limits import (
     FETCH_PARTITIONS_MAX,
     INSPECTED_RECORDS_MAX,
     MEMBER_METADATA_BYTES_MAX,
+    PRODUCED_PER_SLICE,
     SLICE_ELEMENTS,
+    SLICE_RECORDS_BYTES,
 )
+from runnel.ports.service import Loan, Session
 from runnel.wire import fields_of
 from runnel.wire.primitives import ArrayOf, StructOf
 from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, values
@@ -174,7 +180,7 @@ def test_a_large_produce_keeps_its_records(tell) -> None:
 
 def test_a_large_produce_without_acks_holds_back_the_next_request(tell) -> None:
     async def story(world) -> None:
-        count = 3 * SLICE_ELEMENTS
+        count = 4 * SLICE_ELEMENTS
         await world.create("events", 100)
         client = await world.connect()
         large = produce_to("events", *((index % 100, batch(b"%d" % index)) for index in range(count)), acks=0)
@@ -194,7 +200,7 @@ def test_a_large_produce_without_acks_closes_after_an_error(tell, caplog) -> Non
     """As a small one does: what can be appended is."""
 
     async def story(world) -> None:
-        count = 3 * SLICE_ELEMENTS
+        count = 4 * SLICE_ELEMENTS
         await world.create("events", 100)
         client = await world.connect()
         batches = [(index % 100, batch(b"x")) for index in range(count)]
@@ -230,6 +236,95 @@ def test_batches_whose_records_are_looked_at_are_served_one_by_one(tell, version
         ]
 
     tell(story)
+
+
+def test_a_large_produce_writes_few_logs_in_one_step(tell, monkeypatch) -> None:
+    """Each log is a file that is written: other connections are served in between."""
+    written: list[int] = []
+    finish = Turn.finish
+
+    def counted(turn: Turn, loan=None) -> None:
+        written.append(len(turn.touched))
+        finish(turn, loan)
+
+    async def story(world) -> None:
+        count = 3 * PRODUCED_PER_SLICE
+        await world.create("events", count)
+        client = await world.connect()
+        monkeypatch.setattr(Turn, "finish", counted)
+        response = await client.ask(produce_to("events", *((i, batch(b"x")) for i in range(count))), 9)
+        monkeypatch.undo()
+        results = response.responses[0].partition_responses
+        assert [(one.index, one.error_code) for one in results] == [(index, 0) for index in range(count)]
+        assert sum(written) == count
+        assert max(written) <= PRODUCED_PER_SLICE
+
+    tell(story)
+
+
+def test_a_slice_of_a_produce_request_does_not_wait_for_the_commit_of_another(tell) -> None:
+    """Many partitions take one round trip to the followers, not one for each slice."""
+
+    async def story(world) -> None:
+        count = 3 * PRODUCED_PER_SLICE
+        await world.create("events", count)
+        client = await world.connect()
+        partitions = [world.broker.partition("events", index) for index in range(count)]
+        first = partitions[0].log
+        first.write_staged = lambda: None  # its disk is slow
+        client.send(produce_to("events", *((index, batch(b"x")) for index in range(count))), 9)
+        received = asyncio.create_task(client.receive())
+        for _ in range(1000):
+            if all(partition.log.end_offset == 1 for partition in partitions):
+                break
+            await asyncio.sleep(0.01)
+        assert all(partition.log.end_offset == 1 for partition in partitions)
+        assert not received.done()
+        received.cancel()
+
+    tell(story)
+
+
+def test_memory_is_lent_until_a_request_is_handled(tell) -> None:
+    """Not until it is answered: that may take as long as its client says, and others need the memory."""
+
+    async def story(world) -> None:
+        released: list[None] = []
+        handled: Promise[None] = Promise()
+        answered: Promise[str] = Promise()
+        loan = Loan(lambda: released.append(None))
+        ctx = context.Context(world.broker, Session("host", 0, "PLAINTEXT", 1), 9, None, loan=loan)
+
+        async def handle() -> MaybePromise[str]:
+            await settled(handled)
+            return answered
+
+        serving = asyncio.create_task(while_lent(handle(), ctx))
+        loan.done()
+        await asyncio.sleep(0)
+        assert not released
+        handled.resolve(None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert released == [None]
+        assert not serving.done()
+        answered.resolve("done")
+        assert await serving == "done"
+        assert released == [None]
+
+    tell(story)
+
+
+def test_records_of_many_bytes_are_served_in_slices() -> None:
+    records = bytes(SLICE_RECORDS_BYTES // 4)
+    request = produce_to("events", *((index, records) for index in range(9)))
+    parts = [part for part, _ in cut(request, ("topic_data", "partition_data"), PRODUCED_PER_SLICE)]
+    sizes = []
+    for part in parts:
+        assert isinstance(part, ProduceRequest)
+        sizes.append(sum(len(data.records or b"") for data in part.topic_data[0].partition_data))
+    assert sum(sizes) == 9 * len(records)
+    assert max(sizes) <= SLICE_RECORDS_BYTES
 
 
 def test_metadata_of_a_large_request_has_each_topic_once(tell) -> None:

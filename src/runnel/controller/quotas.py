@@ -1,7 +1,7 @@
 """Client quotas of users, client ids and IP addresses: changes and descriptions."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -35,6 +35,7 @@ from runnel.security.quotas.entities import (
 MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = 0, 1, 2
 
 WHOLE_NUMBERS = {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE}
+ENTITY_TYPES = (USER, CLIENT_ID, ADDRESS)
 ADDRESS_KEYS = (CONNECTION_CREATION_RATE,)
 
 
@@ -65,7 +66,8 @@ def _alter(image: MetadataImage, entry: EntryData) -> list[MetadataRecord]:
     keys = ADDRESS_KEYS if entity[0][0] == ADDRESS else CLIENT_KEYS
     present = image.quotas.get(entity, {})
     records: list[MetadataRecord] = []
-    for operation in entry.ops:
+    # The last one of each key counts, as in Kafka.
+    for operation in {operation.key: operation for operation in entry.ops}.values():
         if operation.key not in keys:
             raise _bad(f"Invalid configuration key {operation.key}")
         if not operation.remove:
@@ -84,12 +86,14 @@ def _check_value(key: str, value: float) -> None:
         raise _bad(f"{key} cannot be a fractional value.")
 
 
-def _entity(parts: Iterable[_Part]) -> QuotaEntity:
-    entity = tuple(sorted(((part.entity_type, part.entity_name) for part in parts), key=lambda part: part[0]))
-    if not entity:
+def _entity(parts: Sequence[_Part]) -> QuotaEntity:
+    if not parts:
         raise _bad("Invalid empty client quota entity")
+    # Beyond these, types are unknown or repeated.
+    parts = parts[: len(ENTITY_TYPES) + 1]
+    entity = tuple(sorted(((part.entity_type, part.entity_name) for part in parts), key=lambda part: part[0]))
     types = [entity_type for entity_type, _ in entity]
-    unknown = [entity_type for entity_type in types if entity_type not in (USER, CLIENT_ID, ADDRESS)]
+    unknown = [entity_type for entity_type in types if entity_type not in ENTITY_TYPES]
     if unknown:
         raise _bad(f"Unhandled client quota entity type: {unknown[0]}")
     if duplicates_in(types):
@@ -143,7 +147,7 @@ def describe_quotas(
 def _check_component(component: ComponentData) -> None:
     if not component.entity_type:
         raise _bad("Unexpected empty filter component entity type.")
-    if component.entity_type not in (USER, CLIENT_ID, ADDRESS):
+    if component.entity_type not in ENTITY_TYPES:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}")
     if component.match_type not in (MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY):
         raise _bad(f"Unknown match type {component.match_type}")

@@ -27,11 +27,26 @@ REQUEST_ELEMENTS_MAX = 100_000
 becomes an object of about 150, and takes one to three microseconds to decode."""
 
 UNSLICED_ELEMENTS_MAX = 25_000
-"""Array elements of a request that is decided as a whole, and of a produce request, whose records are not
-copied before it is decoded: nothing interrupts that, and this many take 50 ms or so."""
+"""Array elements of a request that is decided as a whole, which nothing interrupts, and of a produce request:
+the records of 12,000 partitions take a megabyte at least."""
+
+NODE_ELEMENTS_MAX = 2_500
+"""Array elements of a request in which a node registers, reports or asks for votes: these are about one
+partition, or the listeners and directories of one node."""
 
 INLINE_REQUEST_BYTES_MAX = 64 * 1024
 """Larger requests, but not those with records, are decoded in a thread."""
+
+INLINE_ELEMENTS_MAX = 2_500
+"""Array elements of a request that is decoded on the event loop; one with more, records or not, is decoded in
+a thread: 5 ms or so are spent in vain, and no more on any request."""
+
+SLICE_RECORDS_BYTES = 8 * 1024 * 1024
+"""Records of one slice of a produce request: their checksums and writes take a few milliseconds."""
+
+PRODUCED_PER_SLICE = 150
+"""Elements of a slice of a produce request: each partition has a file, which is opened and written at the end
+of the step, in a tenth of a millisecond or so."""
 
 SLICE_ELEMENTS = 500
 """A request with more elements is served in slices of this size: handlers take up to 50 microseconds for an

@@ -1,10 +1,12 @@
 """Receive memory: pooled, accounted, and limited for all connections together."""
 
+import mmap
 from collections import deque
 from collections.abc import Callable
 
-FIRST_BYTES_MAX = 4 * 1024 * 1024
-"""Initial buffer of a large frame; it grows as bytes arrive."""
+POOLED_BYTES_MAX = 4 * 1024 * 1024
+"""Buffers up to this size are reused. Larger ones are mapped: pages are allocated as bytes arrive, so that a
+size that is only stated takes no memory, and nothing is copied."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 """Free buffers kept for reuse: page faults of new memory cost more than the copy."""
@@ -15,7 +17,7 @@ class LargeFrame:
 
     __slots__ = ("_view", "buffer", "received", "size_bytes")
 
-    def __init__(self, size_bytes: int, buffer: bytearray) -> None:
+    def __init__(self, size_bytes: int, buffer: bytearray | mmap.mmap) -> None:
         self.size_bytes = size_bytes
         self.received = 0
         self.buffer = buffer
@@ -32,21 +34,12 @@ class LargeFrame:
 
     def room(self) -> memoryview:
         """The part of the buffer to receive into."""
-        if self.received == len(self.buffer):
-            self._grow()
         return self._view[self.received : self.size_bytes]
 
     def add(self, piece: memoryview) -> None:
         """Append bytes that were received into another buffer."""
         self.room()[: len(piece)] = piece
         self.received += len(piece)
-
-    def _grow(self) -> None:
-        # Doubling copies each byte about once, and only for frames beyond FIRST_BYTES_MAX.
-        bigger = bytearray(min(self.size_bytes, 2 * len(self.buffer)))
-        bigger[: self.received] = self.buffer
-        self.buffer = bigger
-        self._view = memoryview(bigger)
 
 
 class ReceiveMemory:
@@ -65,12 +58,12 @@ class ReceiveMemory:
         if self.reserved_bytes and self.reserved_bytes + size_bytes > self._bytes_max:
             return None
         self.reserved_bytes += size_bytes
-        capacity = min(_capacity(size_bytes), FIRST_BYTES_MAX)
+        capacity = _capacity(size_bytes)
         kept = self._free.get(capacity)
         if kept:
             self._free_bytes -= capacity
             return LargeFrame(size_bytes, kept.pop())
-        return LargeFrame(size_bytes, bytearray(capacity))
+        return LargeFrame(size_bytes, new_buffer(capacity))
 
     def when_free(self, callback: Callable[[], None]) -> None:
         """Call back once, when memory is released."""
@@ -79,16 +72,25 @@ class ReceiveMemory:
     def give_back(self, frame: LargeFrame) -> None:
         """Release the memory of a frame."""
         self.reserved_bytes -= frame.size_bytes
-        capacity = len(frame.buffer)
-        if capacity <= FIRST_BYTES_MAX and self._free_bytes + capacity <= KEPT_BYTES_MAX:
-            self._free_bytes += capacity
-            self._free.setdefault(capacity, []).append(frame.buffer)
+        buffer = frame.buffer
+        if isinstance(buffer, bytearray) and self._free_bytes + len(buffer) <= KEPT_BYTES_MAX:
+            self._free_bytes += len(buffer)
+            self._free.setdefault(len(buffer), []).append(buffer)
         if self._waiting:
             waiting, self._waiting = self._waiting, deque()
             for callback in waiting:
                 callback()
 
 
+def new_buffer(size_bytes: int) -> bytearray | mmap.mmap:
+    """Memory for so many bytes."""
+    if size_bytes <= POOLED_BYTES_MAX:
+        return bytearray(size_bytes)
+    return mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 def _capacity(size_bytes: int) -> int:
-    """Powers of two, so that buffers of similar frames are interchangeable."""
+    """Powers of two, so that buffers of similar frames are interchangeable; exact if it is not reused."""
+    if size_bytes > POOLED_BYTES_MAX:
+        return size_bytes
     return 1 << max(17, (size_bytes - 1).bit_length())

@@ -181,10 +181,11 @@ class Connection:
     def _serve_large(self, large: LargeFrame) -> None:
         self._large = None
         frame = large.frame
-        loan = Loan(partial(self._listener.memory.give_back, large))
+        self.session.loan = loan = Loan(partial(self._listener.memory.give_back, large))
         try:
             self._turn(partial(self._serve_frame, frame), loan)
         finally:
+            self.session.loan = None
             loan.done()
         self._flush()
 

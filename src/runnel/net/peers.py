@@ -25,7 +25,7 @@ from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.exchange import Exchange, NoCommonVersion
 from runnel.model.errors import ErrorCode
 from runnel.model.limits import PEER_REQUESTS_IN_FLIGHT_MAX, PEER_RESPONSE_BYTES_MAX
-from runnel.net.buffers import FIRST_BYTES_MAX, LargeFrame
+from runnel.net.buffers import LargeFrame, new_buffer
 from runnel.ports.peers import PeerClosed, PeerFailed, PeerRefused, PeerUnsupported
 from runnel.wire import MalformedMessage, Request
 
@@ -434,7 +434,7 @@ class _Link(asyncio.BufferedProtocol):
             if not 4 <= size_bytes <= PEER_RESPONSE_BYTES_MAX:
                 raise MalformedMessage(f"a size of {size_bytes} bytes")
             if position + 4 + size_bytes > end:
-                self._frame = LargeFrame(size_bytes, bytearray(min(size_bytes, FIRST_BYTES_MAX)))
+                self._frame = LargeFrame(size_bytes, new_buffer(size_bytes))
                 self._frame.add(head[position + 4 : end])
                 position = end
                 break

@@ -52,6 +52,27 @@ class Authentication(Protocol):
         ...
 
 
+class Loan:
+    """Memory of a request, lent beyond the end of its turn: to writes in flight and to later slices."""
+
+    __slots__ = ("_borrowers", "_give_back")
+
+    def __init__(self, give_back: Callable[[], None]) -> None:
+        # The lender counts as one, so that memory is not released before the turn ends.
+        self._borrowers = 1
+        self._give_back = give_back
+
+    def borrow(self) -> None:
+        """Add a reference."""
+        self._borrowers += 1
+
+    def done(self) -> None:
+        """Drop a reference."""
+        self._borrowers -= 1
+        if not self._borrowers:
+            self._give_back()
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """A connection as seen by the broker: its peer and its cached request template."""
@@ -84,31 +105,12 @@ class Session:
     """Requests whose responses are promised."""
     on_closed: Callable[[], None] | None = None
     """Called when the connection is closed."""
+    loan: Loan | None = None
+    """The memory of the request that is being served, if it is its own; others are borrowed for a turn."""
     is_forwarded: bool = False
     """A broker forwarded its requests to this node: they are answered here, and not forwarded again."""
     is_refused: bool = False
     """A request was refused because this node is not the active controller."""
-
-
-class Loan:
-    """Memory of a request, lent beyond the end of its turn to writes that are still in flight."""
-
-    __slots__ = ("_borrowers", "_give_back")
-
-    def __init__(self, give_back: Callable[[], None]) -> None:
-        # The lender counts as one, so that memory is not released before the turn ends.
-        self._borrowers = 1
-        self._give_back = give_back
-
-    def borrow(self) -> None:
-        """Add a reference."""
-        self._borrowers += 1
-
-    def done(self) -> None:
-        """Drop a reference."""
-        self._borrowers -= 1
-        if not self._borrowers:
-            self._give_back()
 
 
 class Reply:

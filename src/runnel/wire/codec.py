@@ -48,14 +48,14 @@ def decode_prefix(
 def decode_request(
     message: type[AnyMessage], version: int, view: memoryview, position: int, elements_max: int
 ) -> AnyMessage:
-    """Decode a request, ignoring bytes behind it as Kafka does. Raises MalformedMessage."""
+    """Decode a request, ignoring bytes behind it as Kafka does. Raises MalformedMessage, TooManyElements."""
     decoder = message._decoders.get(version)
     if decoder is None:
         decoder = _compile(message, version, "decode")
     try:
         request, end = decoder(view, position, elements_max)
     except TooManyElements as error:
-        raise MalformedMessage(f"more than {elements_max} elements, at {error}") from None
+        raise TooManyElements(f"more than {elements_max} elements, at {error}") from None
     except (LayoutError, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"{message.__name__} v{version}: {error}") from error
     if end > len(view):

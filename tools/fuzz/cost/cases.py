@@ -13,7 +13,9 @@ from typing import Any
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
-from runnel.broker.apis.handlers import APIS, PRODUCE_KEY, is_sliced
+from runnel.broker.apis.handlers import APIS, FORWARDED, PRODUCE_KEY, elements_max
+from runnel.messages.envelope import EnvelopeRequest
+from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.messages.registry import api
 from runnel.model.limits import (
     PARTITIONS_PER_REQUEST_MAX,
@@ -21,14 +23,18 @@ from runnel.model.limits import (
     REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
-    UNSLICED_ELEMENTS_MAX,
 )
-from runnel.wire import Request, Struct, fields_of
+from runnel.wire import Request, Struct, encoded, fields_of
 from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
 from tools.fuzz.cost.values import Fill, Values
 
 PAIRED_ELEMENTS = 1000
+ENVELOPE_KEY = 58
+PRINCIPAL = PRINCIPAL_VERSION.to_bytes(2, "big") + encoded(
+    DefaultPrincipalData("User", "ANONYMOUS"), PRINCIPAL_VERSION
+)
+CLIENT_ADDRESS = bytes((127, 0, 0, 1))
 _MAX = {"int8": 2**7 - 1, "int16": 2**15 - 1, "uint16": 2**16 - 1, "int32": 2**31 - 1, "uint32": 2**32 - 1}
 LARGEST_ALLOWED = {
     (19, "topics.num_partitions"): PARTITIONS_PER_REQUEST_MAX,
@@ -49,7 +55,7 @@ class Bounds:
     def of_api(self, api_key: int) -> "Bounds":
         """Within the limits of an API."""
         return Bounds(
-            min(self.elements, REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX),
+            min(self.elements, elements_max(api_key)),
             min(
                 self.size_bytes, REQUEST_BYTES_MAX if api_key == PRODUCE_KEY else RECORDLESS_REQUEST_BYTES_MAX
             ),
@@ -184,13 +190,19 @@ class Case:
     api_key: int
     version: int
     shape: Shape
+    inside: "Case | None" = None
+    """The request that an Envelope contains."""
 
     @property
     def name(self) -> str:
         return api(self.api_key).request.__name__.removesuffix("Request")
 
+    @property
+    def description(self) -> str:
+        return str(self.inside or self.shape)
+
     def __str__(self) -> str:
-        return f"{self.name} v{self.version}: {self.shape}"
+        return f"{self.name} v{self.version}: {self.description}"
 
 
 def cases(api_key: int, bounds: Bounds) -> Iterator[Case]:
@@ -202,8 +214,23 @@ def cases(api_key: int, bounds: Bounds) -> Iterator[Case]:
             yield Case(api_key, version, shape)
 
 
+def enveloped_cases(bounds: Bounds) -> Iterator[Case]:
+    """Requests of clients with full arrays, as a broker forwards them to the active controller."""
+    for api_key in sorted(FORWARDED):
+        for case in cases(api_key, bounds):
+            shape = case.shape
+            is_full = sum(shape.counts.values()) >= bounds.of_api(api_key).elements // 3
+            if case.version == APIS[api_key].version_max and is_full and not shape.numbers:
+                yield Case(ENVELOPE_KEY, APIS[ENVELOPE_KEY].version_max, Shape(), case)
+
+
 def frame_of(case: Case, values: Values, bounds: Bounds) -> tuple[Case, bytes]:
     """The frame of a case, with fewer elements where as many do not fit; and the case that it became."""
+    if case.inside is not None:
+        inside, frame = frame_of(case.inside, values, bounds)
+        envelope = EnvelopeRequest(frame[4:], PRINCIPAL, CLIENT_ADDRESS)
+        parts = request_frame(envelope, case.version, 7, "cost")
+        return replace(case, inside=inside), b"".join(bytes(part) for part in parts)
     request = api(case.api_key).request
     bounds = bounds.of_api(case.api_key)
     while True:

@@ -4,11 +4,13 @@ import asyncio
 import json
 import struct
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.broker_process import free_port
 from tools.fuzz.cost.cases import Case
+from tools.fuzz.cost.scenarios import Scenario
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 START_TIMEOUT_S = 300.0
@@ -22,6 +24,7 @@ _SIZE = struct.Struct(">i")
 class Cost:
     """What one request cost the event loop."""
 
+    scenario: Scenario
     case: Case
     request_bytes: int
     outcome: str
@@ -33,9 +36,16 @@ class Cost:
 class MeasuredBroker:
     """The child process, and the pipe to it."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self.port = free_port()
+    def __init__(
+        self, data_dir: Path, scenario: Scenario = Scenario.OPEN, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.scenario = scenario
+        self.client_port, self.controller_port = free_port(), free_port()
+        self.broker_epoch = -1
+        self._settings = {
+            **scenario.settings(data_dir, self.client_port, self.controller_port),
+            **(settings or {}),
+        }
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> "MeasuredBroker":
@@ -43,14 +53,19 @@ class MeasuredBroker:
             sys.executable,
             "-m",
             "tools.fuzz.cost.measured_broker",
-            str(self.data_dir),
-            str(self.port),
+            json.dumps(self._settings),
             cwd=ROOT,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        await asyncio.wait_for(self._line(), START_TIMEOUT_S)
+        started = await asyncio.wait_for(self._line(), START_TIMEOUT_S)
+        self.broker_epoch = int(started["broker_epoch"])
         return self
+
+    @property
+    def port(self) -> int:
+        """Where the requests of the scenario are sent to."""
+        return self.controller_port if self.scenario is Scenario.CONTROLLER else self.client_port
 
     async def __aexit__(self, *_: object) -> None:
         assert self._process is not None
@@ -87,6 +102,7 @@ async def cost_of(broker: MeasuredBroker, case: Case, frame: bytes, timeout_s: f
     await asyncio.sleep(SETTLE_S)
     pauses = await broker.command("read")
     return Cost(
+        broker.scenario,
         case,
         len(frame),
         outcome,

@@ -1,4 +1,4 @@
-"""A broker whose event loop measures its own pauses: `python -m tools.fuzz.cost.measured_broker DATA PORT`.
+"""A broker whose event loop measures its own pauses: `python -m tools.fuzz.cost.measured_broker JSON`.
 
 A pause is the time from one wake-up of the selector to its next wait: nothing else can be served meanwhile.
 Commands come in by standard input, one line each: `reset` starts a measurement, `read` ends it with a line of
@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 
 from runnel.server.node import Node
 from runnel.server.process import bound_garbage_collection, raise_descriptor_limit
-from tools.fuzz.cost.population import SETTINGS
 
 
 @dataclass(slots=True)
@@ -47,7 +46,7 @@ class MeasuringSelector(selectors.DefaultSelector):
         return events
 
 
-async def serve(data_dir: str, port: int, selector: MeasuringSelector) -> None:
+async def serve(settings: dict[str, str], selector: MeasuringSelector) -> None:
     """Run the broker until standard input ends."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -62,12 +61,12 @@ async def serve(data_dir: str, port: int, selector: MeasuringSelector) -> None:
             else:
                 ended.set()
 
-    settings = {**SETTINGS, "log.dirs": data_dir, "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-    async with Node(settings):
+    async with Node(settings) as node:
         bound_garbage_collection()
         loop.add_reader(0, command)
         loop.add_signal_handler(signal.SIGTERM, ended.set)
-        print("{}", flush=True)
+        assert node._disk is not None
+        print(json.dumps({"broker_epoch": node._disk.broker_epoch}), flush=True)
         await ended.wait()
         loop.remove_reader(0)
 
@@ -76,7 +75,7 @@ def main() -> None:
     raise_descriptor_limit()
     selector = MeasuringSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-        runner.run(serve(sys.argv[1], int(sys.argv[2]), selector))
+        runner.run(serve(json.loads(sys.argv[1]), selector))
 
 
 if __name__ == "__main__":

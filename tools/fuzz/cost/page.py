@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 
-from runnel.broker.apis.handlers import APIS
 from runnel.model import limits
 from tools.fuzz.cost.measure import Cost
 from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, worst_by_api
+from tools.fuzz.cost.scenarios import Scenario
 
 LIMITS = (
     "REQUEST_BYTES_MAX",
     "RECORDLESS_REQUEST_BYTES_MAX",
     "REQUEST_ELEMENTS_MAX",
     "UNSLICED_ELEMENTS_MAX",
+    "NODE_ELEMENTS_MAX",
     "INLINE_REQUEST_BYTES_MAX",
+    "INLINE_ELEMENTS_MAX",
+    "SLICE_RECORDS_BYTES",
     "REQUEST_TAGS_MAX",
     "TEXT_BYTES_MAX",
     "SLICE_ELEMENTS",
@@ -30,19 +33,7 @@ LIMITS = (
 
 def page(costs: Sequence[Cost], plan: Plan) -> str:
     """The page as Markdown."""
-    worst = worst_by_api(costs)
-    over = [cost for cost in worst if cost.cpu_ms > PAUSE_MS_MAX]
-    verdict = (
-        f"No request exceeds the bound of {PAUSE_MS_MAX:.0f} ms."
-        if not over
-        else f"{len(over)} APIs exceed the bound of {PAUSE_MS_MAX:.0f} ms: "
-        + ", ".join(cost.case.name for cost in over)
-        + "."
-    )
-    if len(worst) < len(APIS):
-        verdict += f" {len(worst)} of {len(APIS)} APIs were measured: the run was interrupted."
-    if plan.is_quick:
-        verdict += " This was a quick run: only the newest versions, and arrays filled with what exists."
+    population = plan.population
     lines = [
         "# What a request may cost",
         "",
@@ -50,22 +41,19 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         "Written by `make fuzz COST=1`, which sends every API, in its newest and its oldest version,",
         "requests whose arrays, strings and numbers are as large as the protocol and the limits below permit",
         "(and larger, which are refused), alone and in pairs,",
-        f"to a broker with {plan.population.partitions:,} partitions, {plan.population.groups:,} groups and "
-        f"{plan.population.transactional_ids:,} transactional ids:",
-        f"{len(costs):,} requests. Times are CPU time of the event loop's thread between two waits; a",
+        f"to a broker with {population.partitions:,} partitions, {population.groups:,} groups and "
+        f"{population.transactional_ids:,} transactional ids:",
+        f"{len(costs):,} requests. Then it sends large arrays to one with {population.acls:,} ACLs,",
+        f"{population.quotas:,} quotas and an audit log of all decisions, as a client that may use half of",
+        "the topics, groups and transactional ids; and requests of other nodes to an active controller.",
+        "Times are CPU time of the event loop's thread between two waits; a",
         "request above the bound was repeated, and the least of three counts. Threads that decode and encode",
         "large messages share the interpreter with the loop, which may wait 5 ms for it after a system call.",
         "",
-        verdict,
-        "",
-        "| API | longest pause | the request | its size | outcome |",
-        "|---|---:|---|---:|---|",
+        _verdict(costs, plan),
     ]
-    lines += [
-        f"| {cost.case.name} v{cost.case.version} | {cost.cpu_ms:.0f} ms | {cost.case.shape} "
-        f"| {_size(cost.request_bytes)} | {_outcome(cost)} |"
-        for cost in worst
-    ]
+    for scenario in plan.scenarios:
+        lines += ["", f"## {scenario}", "", *_table(worst_by_api(costs, scenario))]
     lines += [
         "",
         "## The limits",
@@ -78,6 +66,34 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
     lines += ["| limit | value |", "|---|---:|"]
     lines += [f"| `{name}` | {getattr(limits, name):,} |" for name in LIMITS]
     return "\n".join(lines) + "\n"
+
+
+def _verdict(costs: Sequence[Cost], plan: Plan) -> str:
+    worst = [cost for scenario in plan.scenarios for cost in worst_by_api(costs, scenario)]
+    over = dict.fromkeys(cost.case.name for cost in worst if cost.cpu_ms > PAUSE_MS_MAX)
+    verdict = (
+        f"{len(over)} APIs exceed the bound of {PAUSE_MS_MAX:.0f} ms: {', '.join(over)}."
+        if over
+        else f"No request exceeds the bound of {PAUSE_MS_MAX:.0f} ms."
+    )
+    planned = sum(len(scenario.api_keys) for scenario in Scenario)
+    if len(worst) < planned:
+        verdict += f" {len(worst)} of {planned} rows were measured: the run was interrupted, or of a part."
+    if plan.is_quick:
+        verdict += " This was a quick run: only the newest versions, and arrays filled with what exists."
+    return verdict
+
+
+def _table(worst: Sequence[Cost]) -> list[str]:
+    return [
+        "| API | longest pause | the request | its size | outcome |",
+        "|---|---:|---|---:|---|",
+        *(
+            f"| {cost.case.name} v{cost.case.version} | {cost.cpu_ms:.0f} ms | {cost.case.description} "
+            f"| {_size(cost.request_bytes)} | {_outcome(cost)} |"
+            for cost in worst
+        ),
+    ]
 
 
 def _size(size_bytes: int) -> str:

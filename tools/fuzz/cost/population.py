@@ -12,6 +12,7 @@ from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from runnel.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -28,6 +29,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    # Transactions stay open for as long as the run takes.
+    "transaction.max.timeout.ms": str(2**31 - 1),
 }
 WIDE_TOPIC = "wide"
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -41,6 +44,8 @@ class Population:
     groups: int = 1_000
     transactional_ids: int = 100
     narrow_partitions: int = 50
+    acls: int = 10_000
+    quotas: int = 1_000
 
     @property
     def wide_partitions(self) -> int:
@@ -91,6 +96,14 @@ async def topic_ids(port: int, names: list[str]) -> dict[str, bytes]:
     return {topic.name: topic.topic_id for topic in answer.topics if topic.name is not None}
 
 
+async def cluster_id_of(port: int) -> str:
+    """The id of the cluster of a broker."""
+    connection = await Connection.open("127.0.0.1", port, timeout_s=60)
+    answer = await connection.send(DescribeClusterRequest(), DescribeClusterResponse)
+    await connection.close()
+    return answer.cluster_id
+
+
 async def _commit(connection: Connection, group_id: str, population: Population) -> None:
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=0)
@@ -116,7 +129,7 @@ async def _find_coordinator(connection: Connection, key_type: int) -> None:
 
 async def _begin_transaction(connection: Connection, transactional_id: str) -> None:
     request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=900_000, producer_id=-1, producer_epoch=-1
+        transactional_id=transactional_id, transaction_timeout_ms=2**31 - 1, producer_id=-1, producer_epoch=-1
     )
     while (producer := await connection.send(request, InitProducerIdResponse, timeout_s=60)).error_code:
         await asyncio.sleep(0.05)

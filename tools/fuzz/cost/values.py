@@ -22,6 +22,7 @@ class Fill(StrEnum):
 
 NUMBERS = {
     "acks": 1,
+    "broker_id": 1,
     "config_operation": 0,
     "count": 1 << 13,
     "current_leader_epoch": -1,
@@ -58,6 +59,12 @@ _FRESH_TOPIC_STRUCTS = {"CreatableTopic"}
 _CONFIG_FIELDS = {"configuration_keys"}
 
 
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_ID = bytes(15) + b"\x01"
+QUORUM_APIS = frozenset({1, 52, 53, 54, 59})
+"""Requests to controllers about the partition of the metadata."""
+
+
 @dataclass(frozen=True)
 class Values:
     """The values of one case."""
@@ -67,10 +74,13 @@ class Values:
     fill: Fill
     fresh: str = "fresh"
     """Begins the names of what a case creates."""
+    cluster_id: str = ""
+    broker_epoch: int = -1
+    """Of the measured broker: requests between nodes are sent in its name."""
 
     @cached_property
     def _topics(self) -> list[str]:
-        return self.population.topics
+        return [METADATA_TOPIC] if METADATA_TOPIC in self.ids else self.population.topics
 
     @cached_property
     def _id_list(self) -> list[bytes]:
@@ -88,6 +98,8 @@ class Values:
 
     def text(self, struct: str, field: str, index: int) -> str:
         """The text of the index-th element."""
+        if field == "cluster_id":
+            return self.cluster_id
         number = 0 if self.fill is Fill.SAME else index
         names = self._names(struct, field)
         if names is not None and self.fill is not Fill.MISSING:
@@ -125,6 +137,8 @@ class Values:
             return False
         if kind == "float64":
             return 1.0
+        if field == "broker_epoch" or (field == "epoch" and self.broker_epoch >= 0):
+            return self.broker_epoch
         if field in _PARTITION_FIELDS:
             if self.fill is Fill.MISSING:
                 return MISSING_PARTITION + number

@@ -8,6 +8,7 @@ from runnel.broker.runtime.promise import MaybePromise, chain
 from runnel.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.model.errors import ErrorCode
+from runnel.model.limits import INLINE_REQUEST_BYTES_MAX
 from runnel.ports.service import Session
 from runnel.security.principal import Principal
 from runnel.wire import MalformedMessage, decode
@@ -34,11 +35,12 @@ def envelope(request: EnvelopeRequest, ctx: Context) -> MaybePromise[EnvelopeRes
         return _refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     session = Session(host, 0, ctx.listener, ctx.session.connection_id, principal, is_forwarded=True)
 
-    def answer(response: bytes | None) -> EnvelopeResponse:
+    def answer(response: memoryview | None) -> EnvelopeResponse:
         if session.is_refused:
             return _refused(ErrorCode.NOT_CONTROLLER)
         if response is None:
             return _refused(ErrorCode.UNSUPPORTED_VERSION)
+        ctx.is_large = ctx.is_large or len(response) > INLINE_REQUEST_BYTES_MAX
         return EnvelopeResponse(response_data=response)
 
     return chain(ctx.broker.serve_forwarded(frame, session), answer)

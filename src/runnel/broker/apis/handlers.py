@@ -16,6 +16,7 @@ from runnel.broker.apis.fetch_in_slices import fetch_in_slices
 from runnel.broker.apis.sliced import SLICINGS
 from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.slices import in_slices
+from runnel.model.limits import NODE_ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, UNSLICED_ELEMENTS_MAX
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.context import Context, Encoded
@@ -134,6 +135,9 @@ CREATE_ACLS_KEY, DELETE_ACLS_KEY = 30, 31
 _IN_STEPS = frozenset({FETCH_KEY, WRITE_TXN_MARKERS_KEY, CREATE_ACLS_KEY, DELETE_ACLS_KEY})
 """APIs whose handlers serve large requests in steps of their own."""
 
+_OF_ONE_NODE = frozenset({52, 53, 54, 59, 62, 63, 67, 70, 80, 81, 82})
+"""Requests about one node or the one partition of the metadata."""
+
 _registered: dict[int, Handler] = {}
 
 
@@ -165,6 +169,13 @@ def as_handler(function: Callable[..., Any]) -> Handler:
 def is_sliced(api_key: int) -> bool:
     """Whether requests of an API may have as many elements as only slices can serve."""
     return api_key in _IN_STEPS or (api_key in SLICINGS and api_key != PRODUCE_KEY)
+
+
+def elements_max(api_key: int) -> int:
+    """The maximum number of array elements of a request."""
+    if api_key in _OF_ONE_NODE:
+        return NODE_ELEMENTS_MAX
+    return REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX
 
 
 def handler_of(api_key: int) -> Handler:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.batch.header import COMPRESSION_MASK, HEADER_BYTES, unpack_header
 from runnel.broker.runtime.slices import Slicing
-from runnel.model.limits import INSPECTED_RECORDS_MAX
+from runnel.model.limits import INSPECTED_RECORDS_MAX, PRODUCED_PER_SLICE
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.context import Context
@@ -111,8 +111,24 @@ def _topics_once(topics: list[Any] | None) -> list[Any] | None:
     return list(first.values())
 
 
-def keep_records(request: Any) -> None:
-    """Copy the records: the memory of the frame is reused after the first slice."""
+def keep_records(request: Any, ctx: "Context") -> None:
+    """Borrow the memory of the records beyond the turn, or copy them from memory that is shared."""
+    if ctx.keeps_records:
+        return
+    ctx.keeps_records = True
+    if may_borrow(request):
+        ctx.loan = ctx.session.loan
+    if ctx.loan is None:
+        copy_records(request)
+
+
+def may_borrow(request: Any) -> bool:
+    """Whether no slice waits for another one's commit, during which memory would be lent."""
+    return request.transactional_id is None
+
+
+def copy_records(request: Any) -> None:
+    """Copy the records of a produce request."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytes(data.records))
@@ -152,10 +168,16 @@ _OFFSETS = _along("groups.topics.partition_indexes", "groups.topics.partitions",
 
 _RESOURCES_IN_PAIRS = _in_pairs("resources", "resource_type", "resource_name")
 
-_PRODUCE = _along("topic_data.partition_data", "responses.partition_responses")
+_PRODUCE = replace(
+    _along("topic_data.partition_data", "responses.partition_responses"),
+    elements=PRODUCED_PER_SLICE,
+    is_pipelined=may_borrow,
+    keep=keep_records,
+    is_costly=_inspects_much,
+)
 
 SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
-    0: (replace(_PRODUCE, keep=keep_records, is_costly=_inspects_much),),  # Produce
+    0: (_PRODUCE,),  # Produce
     2: (_along("topics.partitions", "topics.partitions", _offsets_in_pairs),),  # ListOffsets
     3: (_along("topics", "topics", _name_topics_once),),  # Metadata
     8: (_along("topics.partitions", "topics.partitions"),),  # OffsetCommit

@@ -119,7 +119,7 @@ class Broker:
     """Where unexpected exceptions are logged."""
     loop_pauses: LoopPauses = field(default_factory=LoopPauses)
     """Histogram of event loop pauses, sampled by the composition root."""
-    serve_forwarded: Callable[[memoryview, Session], Promise[bytes | None]] = field(init=False)
+    serve_forwarded: Callable[[memoryview, Session], Promise[memoryview | None]] = field(init=False)
     """Serves a request that another broker forwarded, through the request pipeline."""
     quorum: "QuorumLog" = field(init=False)
     """The metadata log, replicated by the quorum of controllers."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runnel.model.limits import RESPONSE_ELEMENTS_MAX
 from runnel.ports.gates import Operation, Permission, ResourceType
-from runnel.ports.service import Session
+from runnel.ports.service import Loan, Session
 
 _describe_topic = partial(Permission, Operation.DESCRIBE, ResourceType.TOPIC)
 
@@ -43,6 +43,10 @@ class Context:
     """The response may have so many elements that it is encoded in a thread."""
     response_elements: int = field(default=0, kw_only=True)
     """What the response describes so far, over all slices of the request."""
+    keeps_records: bool = field(default=False, kw_only=True)
+    """The records of the request stay where they are after its turn."""
+    loan: Loan | None = field(default=None, kw_only=True)
+    """Where they are, if that is borrowed: what is staged of them is written with it."""
     close_reason: str = field(default="", kw_only=True)
     """Why the connection is closed after the response; empty if it is not."""
 

@@ -30,13 +30,13 @@ from runnel.broker.apis.handlers import (
     BROKER_APIS,
     CONTROLLER_APIS,
     FORWARDED,
+    elements_max,
     handler_of,
-    is_sliced,
 )
 from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
 from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.apis.rules import Amend
-from runnel.broker.apis.sliced import keep_records
+from runnel.broker.apis.sliced import copy_records, keep_records, may_borrow
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call, Route
@@ -47,19 +47,19 @@ from runnel.broker.runtime.fetch_template import FetchTemplates
 from runnel.broker.runtime.forwarding import forward
 from runnel.broker.runtime.produce_template import ProduceTemplates
 from runnel.broker.runtime.promise import MaybePromise, Promise, chain, settled
+from runnel.broker.runtime.slices import while_lent, with_loan
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
 from runnel.model.errors import ApiError, NotController
 from runnel.model.limits import (
     ENVELOPE_BYTES_MAX,
+    INLINE_ELEMENTS_MAX,
     INLINE_REQUEST_BYTES_MAX,
     RECORDLESS_REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
-    UNSLICED_ELEMENTS_MAX,
 )
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
-from runnel.wire import MalformedMessage, Request, Response, decode_request, fields_of
+from runnel.wire import MalformedMessage, Request, Response, TooManyElements, decode_request, fields_of
 from runnel.wire.frame import (
     API_VERSIONS_KEY,
     RequestHeader,
@@ -150,16 +150,18 @@ class Pipeline:
 
     def _begin(self, route: Route, frame: memoryview, session: Session) -> Reply | None:
         request_bytes = len(frame)
+        is_large = False
         if not route.borrows_frame:
             if request_bytes > route.bytes_max:
                 raise MalformedMessage(
                     f"{request_bytes} bytes without records, the limit is {route.bytes_max}"
                 )
-            frame = memoryview(bytes(frame))
+            is_large = request_bytes > INLINE_REQUEST_BYTES_MAX
+            if not is_large:
+                frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
         version = header.api_version
-        is_large = request_bytes > INLINE_REQUEST_BYTES_MAX and not route.borrows_frame
-        request = None if is_large else _decode(route, frame, header)
+        request = None if is_large else _decoded_inline(route, frame, header)
         reply = Reply()
         call = Call(
             self.broker,
@@ -174,7 +176,12 @@ class Pipeline:
         result: Result | Exception
         try:
             if request is None:
-                result = self.broker.run(self._decode_and_handle(route, call, frame, header))
+                call.keeps_records = route.borrows_frame
+                call.loan = session.loan
+                if session.loan is None and not frame.readonly:
+                    frame = memoryview(bytearray(frame))
+                task = self._decode_and_handle(route, call, frame, header)
+                result = self.broker.run(while_lent(task, call))
             else:
                 result = self._permit_and_handle(route, request, call, frame, header)
         except CloseConnection:
@@ -194,14 +201,18 @@ class Pipeline:
 
     async def _decode_and_handle(
         self, route: Route, call: Call, frame: memoryview, header: RequestHeader
-    ) -> Response | Encoded | None:
+    ) -> Result:
         """Serve a large request, decoded in a thread; the connection waits for its response."""
         try:
-            request = await self.broker.disk.run_blocking(Job(partial(_decode, route, frame, header)))
+            job = Job(partial(_decoded_in_thread, route, frame, header))
+            request, frame = await self.broker.disk.run_blocking(job)
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from None
         call.is_large = True
-        return await settled(self._permit_and_handle(route, request, call, frame, header))
+        if not isinstance(request, ProduceRequest) or not may_borrow(request):
+            # It was copied, and may be served for long.
+            call.loan = None
+        return with_loan(partial(self._permit_and_handle, route, request, call, frame, header), call)
 
     def _permit_and_handle(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
@@ -224,8 +235,9 @@ class Pipeline:
         check = Check(call, request.api_key)
         if has_many_elements(request):
             if isinstance(request, ProduceRequest):
-                keep_records(request)
-            return self.broker.run(self._authorize_and_handle(check, route, request, call, frame, header))
+                keep_records(request, call)
+            task = self._authorize_and_handle(check, route, request, call, frame, header)
+            return self.broker.run(while_lent(task, call))
         return self._handle(_authorized(route, request, call, check), route, request, call, frame, header)
 
     async def _authorize_and_handle(
@@ -236,11 +248,11 @@ class Pipeline:
         call: Call,
         frame: memoryview,
         header: RequestHeader,
-    ) -> Response | Encoded | None:
+    ) -> Result:
         """Authorize a request with many elements in a thread; the connection waits."""
         job = Job(partial(_authorized, route, request, call, check))
         permitted = await self.broker.disk.run_blocking(job)
-        return await settled(self._handle(permitted, route, request, call, frame, header))
+        return with_loan(partial(self._handle, permitted, route, request, call, frame, header), call)
 
     def _handle(
         self,
@@ -340,9 +352,9 @@ class Pipeline:
             if throttle_ms:
                 call.throttle(throttle_ms)
 
-    def serve_forwarded(self, frame: memoryview, session: Session) -> Promise[bytes | None]:
+    def serve_forwarded(self, frame: memoryview, session: Session) -> Promise[memoryview | None]:
         """The response frame of a request that a broker forwarded; None if it has none."""
-        promise: Promise[bytes | None] = Promise()
+        promise: Promise[memoryview | None] = Promise()
         try:
             reply = self.serve_frame(frame, session)
         except CloseConnection:
@@ -354,7 +366,11 @@ class Pipeline:
         def filled() -> None:
             # Without the size. Only responses with records have parts that are not in memory.
             parts = cast("list[bytes | bytearray | memoryview]", reply.parts)
-            promise.resolve(b"".join(parts)[4:] if parts else None)
+            if not parts:
+                promise.resolve(None)
+                return
+            whole = parts[0] if len(parts) == 1 else b"".join(parts)
+            promise.resolve(memoryview(whole)[4:])
 
         if reply.is_filled:
             filled()
@@ -397,7 +413,7 @@ class Pipeline:
             handler_of(api_key),
             ACCESS[api_key],
             ENVELOPE_BYTES_MAX if api_key == ENVELOPE_KEY else RECORDLESS_REQUEST_BYTES_MAX,
-            REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX,
+            elements_max(api_key),
             borrows_frame=api_key == PRODUCE_KEY,
             is_forwarded=routes is self._routes and api_key in FORWARDED,
             has_flexible_header=has_flexible_header(messages.response, version),
@@ -429,9 +445,33 @@ class Pipeline:
         return reply
 
 
-def _decode(route: Route, frame: memoryview, header: RequestHeader) -> Request:
+def _decode(route: Route, frame: memoryview, header: RequestHeader, limit: int) -> Request:
     # Trailing bytes are ignored: librdkafka sends some when it requests all topics.
-    return decode_request(route.request, header.api_version, frame, header.body_position, route.elements_max)
+    return decode_request(route.request, header.api_version, frame, header.body_position, limit)
+
+
+def _decoded_inline(route: Route, frame: memoryview, header: RequestHeader) -> Request | None:
+    """A request; None if it has so many elements that a thread must decode it."""
+    try:
+        return _decode(route, frame, header, INLINE_ELEMENTS_MAX)
+    except TooManyElements:
+        return None
+
+
+def _decoded_in_thread(route: Route, frame: memoryview, header: RequestHeader) -> tuple[Request, memoryview]:
+    """A large request and its frame, which is copied for those that keep parts of it: Produce writes them."""
+    if not route.borrows_frame and not frame.readonly:
+        frame = memoryview(bytes(frame))
+    try:
+        request = _decode(route, frame, header, route.elements_max)
+    except MalformedMessage as error:
+        reason = str(error)
+    else:
+        if isinstance(request, ProduceRequest) and not may_borrow(request):
+            copy_records(request)
+        return request, frame
+    # The error above holds what was decoded until then, which is freed here and not on the event loop.
+    raise MalformedMessage(reason)
 
 
 @dataclass(slots=True)

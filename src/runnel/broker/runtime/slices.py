@@ -9,23 +9,25 @@ duplicates are put into the same slice (`Slicing.prepare`). What is decided as a
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.promise import MaybePromise, settled
-from runnel.model.limits import SLICE_ELEMENTS
+from runnel.model.limits import PRODUCED_PER_SLICE, SLICE_ELEMENTS, SLICE_RECORDS_BYTES
 from runnel.ports.service import CloseConnection
 from runnel.wire import Response, Struct, fields_of
-from runnel.wire.primitives import ArrayOf
+from runnel.wire.primitives import RECORDS, ArrayOf
 
 if TYPE_CHECKING:
     from runnel.broker.apis.handlers import Handler
     from runnel.broker.runtime.context import Context
+
+T = TypeVar("T")
 
 TEXT_BYTES_PER_ELEMENT = 64
 """A text of this size costs about as much as another element."""
@@ -39,55 +41,119 @@ class Slicing:
     response: tuple[str, ...]
     prepare: Callable[[Any], None] | None = None
     """Changes the request before it is cut, in a thread."""
-    keep: Callable[[Any], None] | None = None
-    """Copies what the request has borrowed, before the memory of its frame is reused."""
+    keep: Callable[[Any, "Context"], None] | None = None
+    """Keeps what the request has borrowed, before the memory of its frame is reused."""
     elements: int = SLICE_ELEMENTS
     """How large a slice is."""
+    is_pipelined: Callable[[Any], bool] = lambda request: False
+    """Whether a slice need not be answered before the next one is handled: it is decided at once."""
     is_costly: Callable[[Any, "Context"], bool] = lambda request, ctx: False
-    """Whether each innermost element needs a slice of its own."""
+    """Whether each innermost element of a slice needs one of its own."""
 
 
 def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
     """A handler that serves large requests in slices, by the first slicing whose array is not empty."""
 
-    def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded] | None:
+    def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded | None]:
         for slicing in slicings:
             if getattr(request, slicing.request[0]):
-                is_costly = slicing.is_costly(request, ctx)
-                if is_costly or weighs_more(request, slicing.request, slicing.elements):
+                # Not all of a large request is looked at: whether its slices are costly is decided for each.
+                is_large = weighs_more(request, slicing.request, slicing.elements)
+                if is_large or slicing.is_costly(request, ctx):
                     ctx.is_large = True
                     if slicing.keep is not None:
-                        slicing.keep(request)
-                    weight_max = 1 if is_costly else slicing.elements
-                    return ctx.broker.run(_serve(handler, slicing, request, ctx, weight_max))
+                        slicing.keep(request, ctx)
+                    return ctx.broker.run(while_lent(_serve(handler, slicing, request, ctx), ctx))
                 break
-        result: MaybePromise[Response | Encoded] | None = handler(request, ctx)
+        result: MaybePromise[Response | Encoded | None] = handler(request, ctx)
         return result
 
     return sliced_handler
 
 
-async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context", weight_max: int) -> Any:
+async def _serve(
+    handler: "Handler", slicing: Slicing, request: Any, ctx: "Context"
+) -> MaybePromise[Response | Encoded | None]:
     if slicing.prepare is not None:
         await ctx.broker.disk.run_blocking(Job(partial(slicing.prepare, request)))
+    is_pipelined = slicing.is_pipelined(request)
+    pending: list[tuple[Any, int]] = []
     whole: Any = None
     refusal: CloseConnection | None = None
-    for part, joined_levels in cut(request, slicing.request, weight_max):
+    for part, joined_levels in _slices(slicing, request, ctx):
         try:
-            response: Any = await settled(handler(part, ctx))
+            response: Any = with_loan(partial(handler, part, ctx), ctx)
+            if is_pipelined:
+                pending.append((response, joined_levels))
+                response = None
+            response = await settled(response)
         except CloseConnection as error:
             # With acks=0, the other partitions are appended as well before the connection is closed.
             response, refusal = None, refusal or error
         if isinstance(response, Encoded) or getattr(response, "error_code", None):
-            return response
-        if whole is None:
-            whole = response
-        else:
-            merge(whole, response, slicing.response, joined_levels)
+            refused: Response | Encoded = response
+            return refused
+        whole = merged(whole, response, slicing, joined_levels)
         await asyncio.sleep(0)
     if refusal is not None:
         raise refusal
+    return ctx.broker.run(_joined(pending, slicing)) if pending else whole
+
+
+async def _joined(pending: list[tuple[Any, int]], slicing: Slicing) -> Any:
+    """The response of slices that are handled, and wait for their commits."""
+    whole: Any = None
+    for response, joined_levels in pending:
+        whole = merged(whole, await settled(response), slicing, joined_levels)
     return whole
+
+
+def merged(whole: Any, response: Any, slicing: Slicing, joined_levels: int) -> Any:
+    """The responses so far, with that of the next slice; None is no response."""
+    if whole is None or response is None:
+        return whole or response
+    merge(whole, response, slicing.response, joined_levels)
+    return whole
+
+
+def _slices(slicing: Slicing, request: Any, ctx: "Context") -> Iterator[tuple[Struct, int]]:
+    for part, joined_levels in cut(request, slicing.request, slicing.elements):
+        if slicing.is_costly(part, ctx):
+            joined = joined_levels
+            for single, single_joined in cut(part, slicing.request, 1):
+                yield single, single_joined or joined
+                joined = 0
+        else:
+            yield part, joined_levels
+
+
+def while_lent(task: Coroutine[Any, Any, MaybePromise[T]], ctx: "Context") -> Coroutine[Any, Any, T]:
+    """Borrow the memory of a request, at once, until the task has handled it.
+
+    Not until it is answered: followers, which may need memory for their fetches, may have to be waited for.
+    """
+    loan = ctx.loan
+    if loan is not None:
+        loan.borrow()
+
+    async def lent() -> T:
+        try:
+            result = await task
+        finally:
+            if loan is not None:
+                loan.done()
+        return await settled(result)
+
+    return lent()
+
+
+def with_loan(handle: Callable[[], T], ctx: "Context") -> T:
+    """Handle a request outside of its turn, and write what it stages, with the memory that it is in."""
+    try:
+        return handle()
+    finally:
+        if ctx.keeps_records:
+            ctx.broker.turn.finish(ctx.loan)
 
 
 def weighs_more(element: Any, arrays: Sequence[str], limit: int) -> bool:
@@ -112,7 +178,7 @@ def weight(element: Any, arrays: Sequence[str]) -> int:
     if not isinstance(element, Struct):
         return 1
     if not arrays:
-        return 1 + sum(len(getattr(element, name) or ()) for name in _arrays_of(type(element)))
+        return 1 + sum(len(getattr(element, name) or ()) // unit for name, unit in _weights_of(type(element)))
     inner = getattr(element, arrays[0]) or ()
     # Numbers, of which there may be many, weigh the same.
     if inner and isinstance(inner[0], int):
@@ -171,5 +237,8 @@ def _is_same(one: Struct, other: Struct, array: str) -> bool:
 
 
 @cache
-def _arrays_of(struct: type[Struct]) -> list[str]:
-    return [field.name for field in fields_of(struct) if isinstance(field.type, ArrayOf)]
+def _weights_of(struct: type[Struct]) -> list[tuple[str, int]]:
+    """The fields of an element that have a weight, each with the length that weighs as much as an element."""
+    weights = [(field.name, 1) for field in fields_of(struct) if isinstance(field.type, ArrayOf)]
+    unit = SLICE_RECORDS_BYTES // PRODUCED_PER_SLICE
+    return weights + [(field.name, unit) for field in fields_of(struct) if field.type is RECORDS]

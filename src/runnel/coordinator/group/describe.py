@@ -53,9 +53,7 @@ def describe(
 def list_groups(
     groups: dict[str, Group], consumers: ConsumerGroups, states: Collection[str], types: Collection[str]
 ) -> list[ListedGroup]:
-    """The groups that match these states and types; an empty filter matches all."""
-    state_filter = {state.strip().lower() for state in states}
-    type_filter = {kind.strip().lower() for kind in types}
+    """The groups that match these states and types, in lower case; an empty filter matches all."""
     listed = [
         ListedGroup(group.id, group.protocol_type or "", group.state.value, _CLASSIC)
         for group in groups.values()
@@ -67,8 +65,7 @@ def list_groups(
     return [
         group
         for group in listed
-        if (not state_filter or group.group_state.lower() in state_filter)
-        and (not type_filter or group.group_type in type_filter)
+        if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
     ]
 
 
