@@ -326,7 +326,14 @@ class Connection:
 
     def _unmute(self) -> None:
         self._mute_timer = None
+        meter = self.session.meter
+        if meter is None or self._is_stalled:
+            # Waiting frames are a turn of their own.
+            self._resume()
+            return
+        began = monotonic()
         self._resume()
+        meter(monotonic() - began)
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -359,8 +366,16 @@ class Connection:
     def flush(self) -> None:
         """Send responses that were completed outside of this connection's turn, and resume."""
         self.is_dirty = False
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        meter = self.session.meter
+        if meter is None:
             self._flush()
+            return
+        self._turn_began = began = monotonic()
+        self._flush()
+        self._turn_began = 0.0
+        meter(monotonic() - began)
 
     def _flush(self) -> None:
         queue = self._queue
@@ -399,7 +414,7 @@ class Connection:
         """All responses that are ready are sent: continue with what waited for them."""
         if self._held is not None and self._held.is_filled:
             self._held = None
-        if self._is_stalled or self._is_paused:
+        if (self._is_stalled or self._is_paused) and self._mute_timer is None:
             self._listener.loop.call_soon(self._resume)
 
     def _send(self, parts: Parts) -> None:
