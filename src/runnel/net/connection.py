@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, cast
 
 from runnel.model.limits import (
@@ -126,6 +126,7 @@ class Connection:
         self.active_at = self._listener.now
         if self._is_paused:
             return
+        woken_s = 0.0 if self.session.meter is None else self._listener.woken_seconds()
         self._turn_began = monotonic()
         try:
             if self._is_full():
@@ -145,8 +146,13 @@ class Connection:
         meter = self.session.meter
         if meter is not None:
             if self._turn_began:
-                meter(monotonic() - self._turn_began)
+                self._charge(meter, self._turn_began - woken_s)
             self._turn_began = 0.0
+
+    def _charge(self, meter: Callable[[float], None], began: float) -> None:
+        """The client is charged the time of the event loop since then."""
+        meter(monotonic() - began)
+        self._listener.charged_at = thread_time()
 
     def _wait_or_close(self) -> None:
         """Read nothing now, but detect that the peer has closed the connection."""
@@ -331,9 +337,9 @@ class Connection:
             # Waiting frames are a turn of their own.
             self._resume()
             return
-        began = monotonic()
+        began = monotonic() - self._listener.woken_seconds()
         self._resume()
-        meter(monotonic() - began)
+        self._charge(meter, began)
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -372,10 +378,10 @@ class Connection:
         if meter is None:
             self._flush()
             return
-        self._turn_began = began = monotonic()
+        self._turn_began = began = monotonic() - self._listener.woken_seconds()
         self._flush()
         self._turn_began = 0.0
-        meter(monotonic() - began)
+        self._charge(meter, began)
 
     def _flush(self) -> None:
         queue = self._queue
