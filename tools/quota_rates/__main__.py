@@ -85,7 +85,7 @@ class Usage:
         return bool(self.reports) and self.reports[-1][1] > 0
 
     def rate(self, first: int, span_s: float) -> float:
-        """From the mean of a span at the start to that of one at the end, whatever comes in bursts meanwhile."""
+        """From the mean of a span at the start to that at the end: some clients come in bursts."""
         reports = self.reports[first:]
         began_at, ended_at = reports[0][0], reports[-1][0]
         begin = _mean([report for report in reports if report[0] < began_at + span_s])

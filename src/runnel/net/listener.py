@@ -175,7 +175,7 @@ class Listener:
         self.handshaking.pop(connection, None)
 
     def woken_seconds(self) -> float:
-        """What waiting and waking up took since time was charged to a client; 0 if others were served since."""
+        """What waking up took since a client was charged; 0 if others were served since."""
         seconds = thread_time() - self.charged_at
         return seconds if seconds <= WAKE_UP_SECONDS_MAX else 0.0
 
