@@ -1,6 +1,7 @@
 """Client quotas in force: throttle times, muted connections, empty fetches, refused changes of metadata."""
 
 import asyncio
+from heapq import heapify, heapreplace
 from pathlib import Path
 from typing import Any
 
@@ -507,5 +508,27 @@ def test_connections_of_an_address_have_a_rate(quota_world):
         quotas.advance(11)
         assert gate.connection_hold_ms("10.0.0.1") == 0
         assert not gate.limits(quotas.session())
+
+    quota_world(scenario)
+
+
+def test_clients_that_connect_again_have_the_rate_of_their_address(quota_world):
+    """Clients whose connections above the rate are held and closed, and that wait before the next."""
+
+    async def scenario(quotas: QuotaWorld) -> None:
+        gate, began_ms = quotas.quotas, quotas.clock.ms
+        await quotas.limit(("ip", "10.0.0.1"), connection_creation_rate=10)
+        clients = [(began_ms + index * 7, index) for index in range(16)]
+        heapify(clients)
+        accepted = []
+        while clients[0][0] < began_ms + 121_000:
+            quotas.clock.ms, index = clients[0]
+            hold_ms = gate.connection_hold_ms("10.0.0.1")
+            if not hold_ms:
+                accepted.append(quotas.clock.ms)
+            heapreplace(clients, (quotas.clock.ms + hold_ms + 50 + index % 7 * 20, index))
+        # Ten seconds' worth of connections come at once.
+        after_burst = [at_ms for at_ms in accepted if at_ms >= began_ms + 11_000]
+        assert len(after_burst) / 110 == pytest.approx(10, rel=0.1)
 
     quota_world(scenario)

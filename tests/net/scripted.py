@@ -218,8 +218,11 @@ class World:
 
     async def connect(self) -> Client:
         tls = client_tls() if self.listener.tls is not None else None
-        name = "localhost" if tls is not None else None
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, server_hostname=name))
+        options: dict[str, Any] = {}
+        if tls is not None:
+            # A connection that is throttled does not read that its client closes it.
+            options = {"ssl": tls, "server_hostname": "localhost", "ssl_shutdown_timeout": 1.0}
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, **options))
         self.clients.append(client)
         return client
 

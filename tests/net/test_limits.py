@@ -11,6 +11,7 @@ import pytest
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
 from runnel.net.admission import ListenerLimits
+from runnel.net.listener import WAKE_UP_SECONDS_MAX
 from runnel.ports.service import Authentication, Session
 from tests.net.scripted import World, frame
 
@@ -143,6 +144,27 @@ def test_a_throttled_connection_is_not_read_from(run):
             client.send(b"e4")
             assert [data[:1] for data in world.service.served] == [b"e", b"m", b"e"]
             assert [await client.receive() for _ in range(3)] == [b"2", b"3", b"4"]
+
+    run(scenario())
+
+
+def test_a_client_is_charged_for_waking_up_the_event_loop(run, monkeypatch):
+    async def scenario() -> None:
+        async with World() as world:
+            await (await world.connect()).ask(b"ehello")
+            (connection,) = world.listener.connections
+            charged: list[float] = []
+            connection.session.meter = charged.append
+            # The CPU time of the event loop stands still: what it takes is known exactly.
+            for module in ("listener", "connection"):
+                monkeypatch.setattr(f"runnel.net.{module}.thread_time", lambda: 5.0)
+            world.listener.charged_at = 5.0 - WAKE_UP_SECONDS_MAX / 2
+            assert world.listener.woken_seconds() == pytest.approx(WAKE_UP_SECONDS_MAX / 2)
+            connection._unmute()
+            assert charged[0] >= WAKE_UP_SECONDS_MAX / 2
+            assert world.listener.woken_seconds() == 0, "it is charged once"
+            world.listener.charged_at = 5.0 - WAKE_UP_SECONDS_MAX * 2
+            assert world.listener.woken_seconds() == 0, "others were served since"
 
     run(scenario())
 

@@ -97,6 +97,8 @@ public class QuotaClient {
 
     private static void connect(Properties settings) {
         settings.put("reconnect.backoff.max.ms", 100);
+        // Metrics (KIP-714) would be pushed on another connection, which is not counted here.
+        settings.put("enable.metrics.push", "false");
         while (true)
             try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
                 // One request on a connection of its own; connections that are closed are opened again.

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from confluent_kafka import Producer
 
@@ -63,7 +64,7 @@ KINDS = {
     "fetch": Kind("consumer_byte_rate", 500_000, 50_000),
     "mutate": Kind("controller_mutation_rate", 10, 5),
     "time": Kind("request_percentage", 10, 100, is_shared=True),
-    "connect": Kind("connection_creation_rate", 5, 0, threads=16, is_shared=True),
+    "connect": Kind("connection_creation_rate", 10, 0, threads=16, is_shared=True),
 }
 CLIENTS = ("java", "librdkafka")
 
@@ -83,9 +84,17 @@ class Usage:
     def has_begun(self) -> bool:
         return bool(self.reports) and self.reports[-1][1] > 0
 
-    def rate(self, first: int) -> float:
-        (begun, before), (ended, after) = self.reports[first], self.reports[-1]
-        return (after - before) / (ended - begun)
+    def rate(self, first: int, span_s: float) -> float:
+        """From the mean of a span at the start to that at the end: some clients come in bursts."""
+        reports = self.reports[first:]
+        began_at, ended_at = reports[0][0], reports[-1][0]
+        begin = _mean([report for report in reports if report[0] < began_at + span_s])
+        end = _mean([report for report in reports if report[0] > ended_at - span_s])
+        return (end[1] - begin[1]) / (end[0] - begin[0])
+
+
+def _mean(reports: list[tuple[float, float]]) -> tuple[float, float]:
+    return fmean(at for at, _ in reports), fmean(used for _, used in reports)
 
 
 @contextmanager
@@ -115,14 +124,15 @@ def measured(kind: str, clients: tuple[str, ...], broker: BrokerProcess, seconds
         idle_s = (loop_seconds(broker.pid)[0] - idle_s) / 2.0
         usages = [stack.enter_context(using(kind, client, broker.bootstrap)) for client in clients]
         # The burst is over when its sample is.
-        time.sleep(KINDS[kind].windows + 1)
+        span_s = KINDS[kind].windows + 1
+        time.sleep(span_s)
         first = [len(usage.reports) - 1 for usage in usages]
         run_s, wait_s = loop_seconds(broker.pid)
         began = time.monotonic()
-        time.sleep(max(seconds, 2 * KINDS[kind].windows))
+        time.sleep(max(seconds, 3 * span_s))
         elapsed_s = time.monotonic() - began
         if kind != "time":
-            return [[usage.rate(start)] for usage, start in zip(usages, first, strict=True)]
+            return [[usage.rate(start, span_s)] for usage, start in zip(usages, first, strict=True)]
         ran_s, waited_s = loop_seconds(broker.pid)
         least = (ran_s - run_s) / elapsed_s - idle_s
         return [[100 * least, 100 * (least + (waited_s - wait_s) / elapsed_s)]]

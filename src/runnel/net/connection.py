@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, cast
 
 from runnel.model.limits import (
@@ -126,6 +126,7 @@ class Connection:
         self.active_at = self._listener.now
         if self._is_paused:
             return
+        woken_s = 0.0 if self.session.meter is None else self._listener.woken_seconds()
         self._turn_began = monotonic()
         try:
             if self._is_full():
@@ -145,8 +146,13 @@ class Connection:
         meter = self.session.meter
         if meter is not None:
             if self._turn_began:
-                meter(monotonic() - self._turn_began)
+                self._charge(meter, self._turn_began - woken_s)
             self._turn_began = 0.0
+
+    def _charge(self, meter: Callable[[float], None], began: float) -> None:
+        """The client is charged the time of the event loop since then."""
+        meter(monotonic() - began)
+        self._listener.charged_at = thread_time()
 
     def _wait_or_close(self) -> None:
         """Read nothing now, but detect that the peer has closed the connection."""
@@ -327,7 +333,14 @@ class Connection:
 
     def _unmute(self) -> None:
         self._mute_timer = None
+        meter = self.session.meter
+        if meter is None or self._is_stalled:
+            # Waiting frames are a turn of their own.
+            self._resume()
+            return
+        began = monotonic() - self._listener.woken_seconds()
         self._resume()
+        self._charge(meter, began)
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -360,8 +373,16 @@ class Connection:
     def flush(self) -> None:
         """Send responses that were completed outside of this connection's turn, and resume."""
         self.is_dirty = False
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        meter = self.session.meter
+        if meter is None:
             self._flush()
+            return
+        self._turn_began = began = monotonic() - self._listener.woken_seconds()
+        self._flush()
+        self._turn_began = 0.0
+        self._charge(meter, began)
 
     def _flush(self) -> None:
         queue = self._queue
@@ -400,7 +421,7 @@ class Connection:
         """All responses that are ready are sent: continue with what waited for them."""
         if self._held is not None and self._held.is_filled:
             self._held = None
-        if self._is_stalled or self._is_paused:
+        if (self._is_stalled or self._is_paused) and self._mute_timer is None:
             self._listener.loop.call_soon(self._resume)
 
     def _send(self, parts: Parts) -> None:

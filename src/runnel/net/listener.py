@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Callable
 from math import inf
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from runnel.net.admission import Admission, ListenerLimits
@@ -41,6 +42,9 @@ HANDSHAKE_SECONDS = 10
 
 HANDSHAKES_PER_ITERATION = 8
 """A handshake takes a millisecond or more: so many are continued before other connections are served."""
+
+WAKE_UP_SECONDS_MAX = 0.0001
+"""What the event loop itself takes at most before a callback; in more, others were served."""
 
 HANDSHAKES_MAX = 1000
 """TLS handshakes at a time; beyond this, the oldest gives way to the next: it is probably not continued."""
@@ -87,6 +91,8 @@ class Listener:
         self.connections: set[Connection] = set()
         self.now = self.loop.time()
         """Time of the last sweep: precise enough for idle timeouts, and free to read."""
+        self.charged_at = 0.0
+        """CPU time of the event loop when a callback whose time is charged to a client ended last."""
         self._warnings = ClientWarnings(name, self.now)
         self._dirty: list[Connection] = []
         self._served_together = 0
@@ -167,6 +173,11 @@ class Listener:
     def established(self, connection: Connection) -> None:
         """The TLS handshake of a connection is complete."""
         self.handshaking.pop(connection, None)
+
+    def woken_seconds(self) -> float:
+        """What waking up took since a client was charged; 0 if others were served since."""
+        seconds = thread_time() - self.charged_at
+        return seconds if seconds <= WAKE_UP_SECONDS_MAX else 0.0
 
     def closed(self, connection: Connection) -> None:
         """The connection was closed."""

@@ -67,7 +67,7 @@ class AclAuthorizer:
     ) -> None:
         self.version = 1
         self._audit_topic = audit_topic
-        """Exempt from allow.everyone.if.no.acl.found: it needs ACLs, and so do changes of the cluster then."""
+        """Exempt from allow.everyone.if.no.acl.found: it needs ACLs, and then the cluster does, too."""
         self._super_users = super_users
         self._allow_unlisted = allow_unlisted
         self._is_audited = is_audited
