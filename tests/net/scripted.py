@@ -17,6 +17,7 @@ import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from runnel.disk.os_files import OsFiles
 from runnel.net.admission import Admission, ListenerLimits
