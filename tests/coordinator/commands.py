@@ -307,8 +307,8 @@ class Commands:
             self.say(f"  {member.member_id}{instance} on {member.client_host} has {work}")
 
     def list_groups(self, plain: list[str], named: dict[str, str]) -> None:
-        states = named["states"].split(",") if "states" in named else []
-        types = named["types"].split(",") if "types" in named else []
+        states = named["states"].lower().split(",") if "states" in named else []
+        types = named["types"].lower().split(",") if "types" in named else []
         for group in self.world.shard.list_groups(states, types):
             self.say(
                 f"{group.group_id} {group.group_state} {group.group_type} {group.protocol_type}".rstrip()

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.disk.os_files import OsFile
-from runnel.net import listener
+from runnel.net import connection, listener
 from runnel.net.admission import ListenerLimits
 from runnel.net.tls_connection import TlsConnection
 from runnel.ports.disk import FileSlice
@@ -399,6 +399,23 @@ def test_the_peer_closes_its_side_after_its_requests(run):
             client.endpoint.close()
             await client.write(client.endpoint.output())
             assert [await client.receive(), await client.receive()] == [b"one", b"two"]
+            await world.until(lambda: not world.listener.connections)
+            client.close()
+
+    run(scenario())
+
+
+def test_the_peer_closes_its_side_after_requests_of_several_turns(run, monkeypatch):
+    # A turn ends after each request.
+    monkeypatch.setattr(connection, "SERVE_SECONDS_MAX", 0.0)
+
+    async def scenario() -> None:
+        async with World(tls=server_tls()) as world:
+            client = await SealedClient.connect(world.port, [100_000])
+            client.endpoint.seal(frame(b"eone") + frame(b"etwo") + frame(b"ethree"))
+            client.endpoint.close()
+            await client.write(client.endpoint.output())
+            assert [await client.receive() for _ in range(3)] == [b"one", b"two", b"three"]
             await world.until(lambda: not world.listener.connections)
             client.close()
 

@@ -60,6 +60,8 @@ class TlsConnection(Connection):
     def _receive(self) -> None:
         if self._is_stalled:
             super()._receive()
+            # The peer may have closed its side, which the socket does not report.
+            self._read_on("")
             return
         if not self._take_in():
             return
