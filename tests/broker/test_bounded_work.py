@@ -1,17 +1,33 @@
 """Requests that name many partitions cost work in proportion to their size, not to its square."""
 
+import asyncio
+from itertools import pairwise
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runnel.broker.apis import list_groups, offset_commit, txn_offset_commit
+from runnel.broker.runtime.elements import has_many_elements
+from runnel.broker.runtime.metadata_log import RECORDS_AT_ONCE
 from runnel.broker.runtime.patterns import compiled
 from runnel.controller.image import MetadataImage
 from runnel.controller.placement import check_replicas
 from runnel.controller.quotas import decide_alter_client_quotas
+from runnel.controller.steps import Steps
 from runnel.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from runnel.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from runnel.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from runnel.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.limits import SLICE_ELEMENTS
 from runnel.schemas.metadata import ClientQuotaRecord
+from runnel.schemas.metadata import EntityData as RecordedEntity
 from tests.broker.world import BrokerWorld
 
 COUNT = 2_000
@@ -105,3 +121,43 @@ def test_patterns_take_bounded_memory():
     compiled("|".join(f"topic-{number}" for number in range(2_000))).fullmatch("topic-7")
     with pytest.raises(ValueError, match="too large"):
         compiled("|".join(f"{number}[a-zé-ÿĀ-⿿]{{100}}" for number in range(80)))
+
+
+@given(st.lists(st.lists(st.integers(0, 300), max_size=4), max_size=4))
+def test_elements_are_counted_at_every_level(sizes: list[list[int]]) -> None:
+    groups = [
+        OffsetFetchRequestGroup(
+            topics=[OffsetFetchRequestTopics(partition_indexes=list(range(size))) for size in topics]
+        )
+        for topics in sizes
+    ]
+    count = len(sizes) + sum(len(topics) + sum(topics) for topics in sizes)
+    assert has_many_elements(OffsetFetchRequest(groups=groups)) == (count > SLICE_ELEMENTS)
+
+
+def test_a_controller_serves_others_while_its_own_decisions_take_effect(tell):
+    """Steps of one decision may be committed together; they are applied one after the other."""
+
+    async def scenario(world: BrokerWorld) -> None:
+        metadata = world.broker.metadata
+        seen: list[int] = []
+
+        def decide(image: Any) -> Steps[None]:
+            for step in range(10):
+                quota = ClientQuotaRecord([RecordedEntity("user", None)], "producer_byte_rate", float(step))
+                yield [quota] * RECORDS_AT_ONCE
+
+        async def watch() -> None:
+            while True:
+                seen.append(metadata.image.version)
+                await asyncio.sleep(0)
+
+        before = metadata.image.version
+        watching = asyncio.create_task(watch())
+        await metadata.change_in_steps(decide)
+        watching.cancel()
+        assert metadata.image.version == before + 10 * RECORDS_AT_ONCE
+        jumps = [after - before for before, after in pairwise(seen)]
+        assert max(jumps) <= 2 * RECORDS_AT_ONCE
+
+    tell(scenario)

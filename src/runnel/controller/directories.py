@@ -31,6 +31,7 @@ def assign_replicas_to_dirs(
     registered_broker(image, request.broker_id, request.broker_epoch)
     response = AssignReplicasToDirsResponse()
     batch: list[MetadataRecord] = []
+    policies = TopicPolicies(image, settings)
     count = 0
     for directory in request.directories:
         directory_result = DirectoryResult(directory.id)
@@ -42,13 +43,13 @@ def assign_replicas_to_dirs(
                 index, result = partition.partition_index, PartitionResult(partition.partition_index)
                 topic_result.partitions.append(result)
                 try:
-                    batch += _assign(image, settings, request.broker_id, topic.topic_id, index, directory.id)
+                    batch += _assign(image, policies, request.broker_id, topic.topic_id, index, directory.id)
                 except ApiError as error:
                     result.error_code = error.code
                 count += 1
                 if count % PARTITIONS_PER_STEP == 0:
                     image = yield batch
-                    batch = []
+                    batch, policies = [], TopicPolicies(image, settings)
                     # It may have been removed meanwhile.
                     registered_broker(image, request.broker_id, request.broker_epoch)
     if batch:
@@ -57,7 +58,12 @@ def assign_replicas_to_dirs(
 
 
 def _assign(
-    image: MetadataImage, settings: Settings, broker_id: int, topic_id: bytes, index: int, directory: bytes
+    image: MetadataImage,
+    policies: TopicPolicies,
+    broker_id: int,
+    topic_id: bytes,
+    index: int,
+    directory: bytes,
 ) -> list[MetadataRecord]:
     topic = image.topics_by_id.get(bytes(topic_id))
     if topic is None:
@@ -68,7 +74,7 @@ def _assign(
     if broker_id not in state.replicas:
         # It was reassigned meanwhile: the broker does not retry (KAFKA-16886).
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{broker_id} is not a replica")
-    policy = TopicPolicies(image, settings).of(topic)
+    policy = policies.of(topic)
     broker = image.brokers[broker_id]
     change = PartitionChange(image, state, policy.min_isr)
     change.directories[broker_id] = bytes(directory)

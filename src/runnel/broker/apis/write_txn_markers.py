@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.broker import Broker
@@ -36,16 +37,26 @@ def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> MaybePro
         ctx.is_large = True
         return ctx.broker.run(_write_in_steps(request, ctx.broker))
     outcomes = [_write(ctx.broker, *wanted) for wanted in _markers(request)]
-    return gather(outcomes, partial(_response, request))
+    return gather(outcomes, partial(_answered, request))
+
+
+def _answered(request: WriteTxnMarkersRequest, outcomes: Iterable[Outcome]) -> WriteTxnMarkersResponse:
+    results = _Results(request)
+    results.add(outcomes)
+    return results.response()
 
 
 async def _write_in_steps(request: WriteTxnMarkersRequest, broker: Broker) -> WriteTxnMarkersResponse:
-    outcomes: list[Promise[Outcome]] = []
-    for wanted in _markers(request):
-        outcomes.append(_write(broker, *wanted))
-        if len(outcomes) % MARKERS_PER_STEP == 0:
-            await asyncio.sleep(0)
-    return await settled(gather(outcomes, partial(_response, request)))
+    markers = _markers(request)
+    steps: list[MaybePromise[list[Outcome]]] = []
+    while wanted := list(islice(markers, MARKERS_PER_STEP)):
+        steps.append(gather([_write(broker, *each) for each in wanted], list))
+        await asyncio.sleep(0)
+    results = _Results(request)
+    for step in steps:
+        results.add(await settled(step))
+        await asyncio.sleep(0)
+    return results.response()
 
 
 def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[Marker, TopicPartition]]:
@@ -68,19 +79,28 @@ def _write(broker: Broker, marker: Marker, name: TopicPartition) -> Promise[Outc
     return outcome
 
 
-def _response(request: WriteTxnMarkersRequest, outcomes: Iterable[Outcome]) -> WriteTxnMarkersResponse:
-    # Kafka's coordinator looks up outcomes by producer id: each must be there, and once, even if the request
-    # has several markers of a producer.
-    results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]]
-    results = {wanted.producer_id: {} for wanted in request.markers}
-    for producer_id, (topic, index), error in outcomes:
-        result = WritableTxnMarkerPartitionResult(index, error.code)
-        results[producer_id].setdefault(topic, []).append(result)
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id, [WritableTxnMarkerTopicResult(*topic) for topic in topics.items()]
-            )
-            for producer_id, topics in results.items()
-        ]
-    )
+class _Results:
+    """The outcomes of a request, by producer id, topic and partition.
+
+    Kafka's coordinator looks up outcomes by producer id: each must be there, and once, even if the request
+    has several markers of a producer.
+    """
+
+    def __init__(self, request: WriteTxnMarkersRequest) -> None:
+        self._results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]]
+        self._results = {wanted.producer_id: {} for wanted in request.markers}
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        for producer_id, (topic, index), error in outcomes:
+            result = WritableTxnMarkerPartitionResult(index, error.code)
+            self._results[producer_id].setdefault(topic, []).append(result)
+
+    def response(self) -> WriteTxnMarkersResponse:
+        return WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(
+                    producer_id, [WritableTxnMarkerTopicResult(*topic) for topic in topics.items()]
+                )
+                for producer_id, topics in self._results.items()
+            ]
+        )

@@ -12,20 +12,33 @@ from runnel.wire.struct import Struct
 
 def has_many_elements(message: Request | Response) -> bool:
     """Whether the arrays of a message, and those within them, have too many elements for one step."""
-    count = 0
-    for each in fields_of(type(message)):
-        if isinstance(each.type, ArrayOf):
-            elements = getattr(message, each.name) or ()
-            count += len(elements)
-            if count > SLICE_ELEMENTS:
-                return True
-            if isinstance(each.type.element, StructOf):
-                count += sum(map(_elements_in(each.type.element.struct), elements))
-    return count > SLICE_ELEMENTS
+    return _elements_in(type(message))(message, 0) > SLICE_ELEMENTS
 
 
 @cache
-def _elements_in(struct: type[Struct]) -> Callable[[Any], int]:
-    """How many elements the arrays of a struct have."""
-    names = [each.name for each in fields_of(struct) if isinstance(each.type, ArrayOf)]
-    return lambda element: sum(len(getattr(element, name) or ()) for name in names)
+def _elements_in(struct: type[Struct]) -> Callable[[Any, int], int]:
+    """A count of the elements in a struct's arrays, added to one; beyond the limit it is not continued."""
+    arrays = [
+        (each.name, each.type.element.struct if isinstance(each.type.element, StructOf) else None)
+        for each in fields_of(struct)
+        if isinstance(each.type, ArrayOf)
+    ]
+
+    def counted(element: Any, count: int) -> int:
+        for name, inner in arrays:
+            elements = getattr(element, name) or ()
+            count += len(elements)
+            if count > SLICE_ELEMENTS:
+                break
+            if inner is not None and _has_arrays(inner):
+                count_inner = _elements_in(inner)
+                for each in elements:
+                    count = count_inner(each, count)
+        return count
+
+    return counted
+
+
+@cache
+def _has_arrays(struct: type[Struct]) -> bool:
+    return any(isinstance(each.type, ArrayOf) for each in fields_of(struct))

@@ -50,6 +50,9 @@ PRIVATE_RECORDS = (ClusterRecord, SnapshotRecord)
 READ_BYTES = 256 * 1024
 """How much of the log is replayed before other tasks run."""
 
+RECORDS_AT_ONCE = 1000
+"""How many records of this node's own decisions are replayed before other tasks run."""
+
 RETRY_DELAY_MS = 200
 FAILURES_MAX = 50
 """After this many failures of the disk in a row, the metadata of this node is no longer updated."""
@@ -118,6 +121,7 @@ class MetadataLog:
         self._transaction = OpenTransaction()
         self._has_private_records = False
         self._failures = 0
+        self._applied_at_once = 0
         """Failures of the disk in a row."""
         self._failure: str | None = None
         """Why the image is no longer updated."""
@@ -348,6 +352,10 @@ class MetadataLog:
         own = self.controller.records_at(self.image.version) if self.controller else None
         if own is not None:
             await self._apply(own.records, own.end_offset, own.size_bytes)
+            self._applied_at_once += len(own.records)
+            if self._applied_at_once > RECORDS_AT_ONCE:
+                self._applied_at_once = 0
+                await asyncio.sleep(0)
             return
         for batch in await self._read_next():
             header = read_header(batch)
