@@ -116,8 +116,7 @@ def keep_records(request: Any, ctx: "Context") -> None:
     if ctx.keeps_records:
         return
     ctx.keeps_records = True
-    if may_borrow(request):
-        ctx.loan = ctx.session.loan
+    ctx.loan = ctx.session.loan
     if ctx.loan is None:
         copy_records(request)
 
@@ -173,6 +172,7 @@ _PRODUCE = replace(
     elements=PRODUCED_PER_SLICE,
     is_pipelined=may_borrow,
     keep=keep_records,
+    copy=copy_records,
     is_costly=_inspects_much,
 )
 

@@ -54,7 +54,8 @@ async def _write_in_steps(request: WriteTxnMarkersRequest, broker: Broker) -> Wr
         await asyncio.sleep(0)
     results = _Results(request)
     for step in steps:
-        results.add(await settled(step))
+        outcomes = await settled(step)
+        results.add(outcomes)
         await asyncio.sleep(0)
     return results.response()
 

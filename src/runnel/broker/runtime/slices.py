@@ -9,7 +9,7 @@ duplicates are put into the same slice (`Slicing.prepare`). What is decided as a
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
@@ -43,6 +43,8 @@ class Slicing:
     """Changes the request before it is cut, in a thread."""
     keep: Callable[[Any, "Context"], None] | None = None
     """Keeps what the request has borrowed, before the memory of its frame is reused."""
+    copy: Callable[[Any], None] | None = None
+    """Copies what is borrowed, in a thread, if slices wait for each other: they would borrow it for long."""
     elements: int = SLICE_ELEMENTS
     """How large a slice is."""
     is_pipelined: Callable[[Any], bool] = lambda request: False
@@ -63,12 +65,34 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
                     ctx.is_large = True
                     if slicing.keep is not None:
                         slicing.keep(request, ctx)
-                    return ctx.broker.run(while_lent(_serve(handler, slicing, request, ctx), ctx))
+                    return ctx.broker.run(_begin(handler, slicing, request, ctx))
                 break
         result: MaybePromise[Response | Encoded | None] = handler(request, ctx)
         return result
 
     return sliced_handler
+
+
+def _begin(
+    handler: "Handler", slicing: Slicing, request: Any, ctx: "Context"
+) -> Coroutine[Any, Any, Response | Encoded | None]:
+    serving = _serve(handler, slicing, request, ctx)
+    if ctx.loan is None or slicing.copy is None or slicing.is_pipelined(request):
+        return while_lent(serving, ctx)
+    copying: Coroutine[Any, Any, None] = while_lent(
+        ctx.broker.disk.run_blocking(Job(partial(slicing.copy, request))), ctx
+    )
+    ctx.loan = None
+
+    async def copied_first() -> Response | Encoded | None:
+        try:
+            await copying
+        except BaseException:
+            serving.close()
+            raise
+        return await settled(await serving)
+
+    return copied_first()
 
 
 async def _serve(
@@ -127,7 +151,7 @@ def _slices(slicing: Slicing, request: Any, ctx: "Context") -> Iterator[tuple[St
             yield part, joined_levels
 
 
-def while_lent(task: Coroutine[Any, Any, MaybePromise[T]], ctx: "Context") -> Coroutine[Any, Any, T]:
+def while_lent(task: Awaitable[MaybePromise[T]], ctx: "Context") -> Coroutine[Any, Any, T]:
     """Borrow the memory of a request, at once, until the task has handled it.
 
     Not until it is answered: followers, which may need memory for their fetches, may have to be waited for.
