@@ -208,7 +208,8 @@ def change(index: AclIndex, entries: dict[bytes, AccessControlEntry], change: Ch
 @given(st.lists(changes, max_size=12))
 def test_permission_on_some_topic_follows_every_change(history):
     """What was decided before is remembered for clients that ACLs do not distinguish, and only for these."""
-    index, entries = AclIndex(), {}
+    index = AclIndex()
+    entries: dict[bytes, AccessControlEntry] = {}
     for each in history:
         change(index, entries, each)
         for asker in ("User:alice", "User:bob", "User:carol"):
@@ -222,7 +223,8 @@ def test_permission_on_some_topic_follows_every_change(history):
     st.lists(st.tuples(st.integers(0, 3), changes), max_size=acl_index.SEARCHES_MAX - 1),
 )
 def test_a_decision_holds_for_acls_that_change_between_its_steps(history, during):
-    index, entries = AclIndex(), {}
+    index = AclIndex()
+    entries: dict[bytes, AccessControlEntry] = {}
     for each in history:
         change(index, entries, each)
     with pytest.MonkeyPatch.context() as patched:
@@ -240,6 +242,20 @@ def test_a_decision_holds_for_acls_that_change_between_its_steps(history, during
                     del left[0]
     expected = naive_acls.allows_some(entries.values(), "User:alice", "10.0.0.1", Operation.WRITE, TOPIC)
     assert decision == expected
+
+
+def test_a_denial_that_is_replaced_between_two_steps_still_denies(monkeypatch):
+    monkeypatch.setattr(acl_index, "FIRST_SEARCH_STEP", 1)
+    monkeypatch.setattr(acl_index, "SEARCH_STEP", 1)
+    index = indexed([pattern(f"a{number}", ALLOW) for number in range(3)])
+    denial = pattern("a", DENY, PatternType.PREFIXED, principal="User:*")
+    index.add(b"denial", denial)
+    steps = index.allows_some("User:alice", parse_address("10.0.0.1"), Operation.WRITE, TOPIC)
+    assert next(steps) is None
+    # Meanwhile `User:*` has no ACL at all.
+    index.remove(b"denial")
+    index.add(b"denial", denial)
+    assert not decided(steps)
 
 
 def test_acls_that_keep_changing_do_not_keep_a_client_waiting():

@@ -266,7 +266,7 @@ class Pipeline:
         call: Call,
         frame: memoryview,
         header: RequestHeader,
-    ) -> Result:
+    ) -> Response | Encoded | None:
         """Authorize a request that needs a search of its client's ACLs, in steps; the connection waits."""
         # One search at a time: clients of the same principal, which may arrive together, need only one.
         async with self._searching:
