@@ -11,7 +11,7 @@ Whether there is a resource at all that a principal may use (`allows_some`) may 
 that is decided in steps, and remembered until ACLs of the principal or of `User:*` change.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -106,16 +106,11 @@ class _Names(Generic[T]):
 
     def matching(self, name: str) -> Iterator[T]:
         """The values of all patterns that match a name."""
-        literal = self.literal
+        literal, prefixed = self.literal, self.prefixed
         if (found := literal.get(name)) is not None:
             yield found
         if (found := literal.get(WILDCARD)) is not None and name != WILDCARD:
             yield found
-        yield from self.prefixes(name)
-
-    def prefixes(self, name: str) -> Iterator[T]:
-        """The values of the prefixed patterns that match a name."""
-        prefixed = self.prefixed
         for length in self.lengths.keys:
             if length > len(name):
                 return
@@ -219,28 +214,38 @@ class _Subject(_Names[_Hosts]):
             if not patterns:
                 del self.by_operation[key]
 
-    def allowing(self, operation: int) -> Iterator[tuple[int, str]]:
-        """The patterns with ACLs that allow an operation, for some host; they may change meanwhile."""
-        for (permission, given), patterns in list(self.by_operation.items()):
-            if permission == PermissionType.ALLOW and allowed_bits(given) >> operation & 1:
-                yield from list(patterns)
+    def allowing(self, operation: int) -> list[dict[tuple[int, str], int]]:
+        """The patterns with ACLs that allow an operation, for some host."""
+        return [
+            patterns
+            for (permission, given), patterns in self.by_operation.items()
+            if permission == PermissionType.ALLOW and allowed_bits(given) >> operation & 1
+        ]
 
-    def denies(self, operation: int) -> bool:
+    def has_denials(self, operation: int) -> bool:
         """Whether there is an ACL that denies an operation, for some host."""
         return any(
             permission == PermissionType.DENY and denied_bits(given) >> operation & 1
             for permission, given in self.by_operation
         )
 
-    def containing(self, pattern: tuple[int, str]) -> Iterator[_Hosts]:
-        """The ACLs of all patterns that contain this one."""
+    def denies(self, pattern: tuple[int, str], address: Address, bit: int) -> bool:
+        """Whether an operation is denied to a client by a pattern that contains this one."""
         kind, name = pattern
-        if pattern != _EVERY:
-            yield from self.prefixes(name)
-            if kind == PatternType.LITERAL and (found := self.literal.get(name)) is not None:
-                yield found
-        if (found := self.literal.get(WILDCARD)) is not None:
-            yield found
+        literal, prefixed = self.literal, self.prefixed
+        if (found := literal.get(WILDCARD)) is not None and found.of(address)[1] & bit:
+            return True
+        if pattern == _EVERY:
+            return False
+        found = literal.get(name) if kind == PatternType.LITERAL else None
+        if found is not None and found.of(address)[1] & bit:
+            return True
+        for length in self.lengths.keys:
+            if length > len(name):
+                return False
+            if (found := prefixed.get(name[:length])) is not None and found.of(address)[1] & bit:
+                return True
+        return False
 
 
 class AclIndex:
@@ -386,13 +391,17 @@ class AclIndex:
     ) -> Iterator[bool | None]:
         """Look for an allowed pattern that is not denied, in steps; ACLs may change between two of them."""
         bit, left = 1 << operation, FIRST_SEARCH_STEP
-        patterns = chain.from_iterable(
-            names.allowing(operation) for names in self._subjects(principal, resource_type)
-        )
+        found = [
+            patterns
+            for names in self._subjects(principal, resource_type)
+            for patterns in names.allowing(operation)
+        ]
+        patterns: Iterator[tuple[int, str]] = chain.from_iterable(found)
+        is_first = True
         while True:
             subjects = self._subjects(principal, resource_type)
-            denying = [names for names in subjects if names.denies(operation)]
-            if any(_denies(names.containing(_EVERY), address, bit) for names in denying):
+            denying = [names for names in subjects if names.has_denials(operation)]
+            if any(names.denies(_EVERY, address, bit) for names in denying):
                 yield False
                 return
             lookups = LOOKUPS_PER_PATTERN + sum(len(names.lengths.keys) for names in denying)
@@ -403,7 +412,7 @@ class AclIndex:
                         continue
                     left -= len(hosts.lengths.keys)
                     if hosts.of(address)[0] & bit and not any(
-                        _denies(each.containing(pattern), address, bit) for each in denying
+                        [each.denies(pattern, address, bit) for each in denying]
                     ):
                         yield True
                         return
@@ -415,10 +424,9 @@ class AclIndex:
                 return
             yield None
             left = SEARCH_STEP
-
-
-def _denies(patterns: Iterable[_Hosts], address: Address, bit: int) -> bool:
-    return any(hosts.of(address)[1] & bit for hosts in patterns)
+            if is_first:
+                # They may change from now on. Copying them takes longer than the first step.
+                patterns, is_first = chain.from_iterable(list(each) for each in found), False
 
 
 def _are_same(states: _States, others: _States) -> bool:
