@@ -70,8 +70,8 @@ def test_brokers_with_few_and_with_many_acls_are_compared(
 ) -> None:
     monkeypatch.setattr(security, "ACL_COUNTS", (2, 20))
     compared = security.Comparison({"Runnel": [{}]}, {"Runnel": {}})
-    plan = WarmUpPlan(window_s=0.5, limit_s=0.5, first_limit_s=0.5)
-    security.compare_acls(compared, [Runnel()], tmp_path, program, 0.5, plan)
+    plan = WarmUpPlan(window_s=0.4, limit_s=0.4, first_limit_s=0.4)
+    security.compare_acls(compared, [Runnel()], tmp_path, program, 0.4, plan)
     (numbers,) = compared.rounds["Runnel"]
     for name in ("acls_2", "acls_20", "acls_changing"):
         assert numbers[f"{name}_produce_rps"] > 0 and numbers[f"{name}_produce_cpu_us"] > 0
