@@ -31,6 +31,8 @@ def cluster_rows(partitions: int) -> list[Row]:
     ]
 
 
+TIMES = "times"
+"""The unit of what is a ratio itself, which is compared with 1."""
 ACL_COUNTS = (10, 100_000)
 ACL_CHANGES_PER_S = 10
 
@@ -62,7 +64,7 @@ def security_rows() -> list[Row]:
         Row("acls_none_produce_rps", "produce 100 B as a user, no authorizer", "req/s", True),
         Row("acls_none_produce_cpu_us", "broker CPU of that", "µs", False),
         *(row for count in ACL_COUNTS for row in _acl_rows(f"acls_{count}", f"{count:,} ACLs")),
-        Row("acls_cpu_ratio", f"broker CPU of that with {most:,} ACLs / with {fewest:,}", "times", False),
+        Row("acls_cpu_ratio", f"broker CPU of that with {most:,} ACLs / with {fewest:,}", TIMES, False),
         *_acl_rows("acls_changing", f"{most:,} ACLs, {ACL_CHANGES_PER_S} changes per second"),
     ]
 
@@ -132,7 +134,9 @@ class Compared:
 
     @property
     def ratio(self) -> float | None:
-        return self.ours / self.theirs if self.ours is not None and self.theirs else None
+        if self.ours is None or not self.theirs or self.row.unit == TIMES:
+            return None
+        return self.ours / self.theirs
 
     @property
     def advantage(self) -> float | None:

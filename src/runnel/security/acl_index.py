@@ -50,7 +50,7 @@ LOOKUPS_PER_PATTERN = 5
 allowed and denied, to the principal and to `User:*`."""
 
 SEARCHES_MAX = 3
-"""How often `allows_some` begins anew because ACLs have changed between its steps."""
+"""Searches of one `allows_some`: ACLs that have changed between its steps make it search once more."""
 
 _EVERY = (PatternType.LITERAL, WILDCARD)
 """The pattern of every resource."""
