@@ -1,5 +1,6 @@
 """A pipeline whose gates record what they are asked."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,8 +37,10 @@ class Recorder(AllowAll, Unlimited, Uncounted):
     def allows(self, session: Session, permission: Permission) -> bool:
         return not self.denies
 
-    def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
-        return not self.denies
+    def allows_some(
+        self, session: Session, operation: Operation, resource_type: ResourceType
+    ) -> Iterator[bool | None]:
+        return iter((not self.denies,))
 
     def limits(self, session: Session) -> bool:
         return self.delay_ms > 0

@@ -1,6 +1,6 @@
 """Kafka's rules of authorization, evaluated by looking at every ACL, and random ACLs and clients."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
@@ -48,6 +48,17 @@ colliding_acls = st.builds(
     st.sampled_from([PermissionType.ALLOW, PermissionType.DENY]),
 )
 """Few patterns of one principal, so that some are denied by others."""
+contested_acls = st.builds(
+    AccessControlEntry,
+    st.just(ResourceType.TOPIC),
+    st.sampled_from(["a", "ab", "abc", "b", "*", "h"]),
+    st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    st.sampled_from(["User:alice", "User:bob", "User:*"]),
+    st.sampled_from(["*", "10.0.0.1", "10.0.0.0/24"]),
+    st.sampled_from([Operation.WRITE, Operation.ALL, Operation.READ]),
+    st.sampled_from([PermissionType.ALLOW, PermissionType.DENY]),
+)
+"""The same of several principals and hosts."""
 clients = st.sampled_from(["10.0.0.1", "10.0.0.9", "192.0.2.1", "::1", "::ffff:10.0.0.1", "2001:db8::2"])
 askers = st.sampled_from(["User:alice", "User:bob", "Group:alice"])
 
@@ -154,3 +165,10 @@ def allows_some(
     return any(not is_dominated(name) for name in allowed - denied) or any(
         not is_dominated(name) for name in patterns(PermissionType.ALLOW, PatternType.PREFIXED)
     )
+
+
+def decided(steps: Iterator[bool | None]) -> bool:
+    """What was decided in steps: only the last one decides."""
+    *unfinished, decision = steps
+    assert decision is not None and set(unfinished) <= {None}
+    return decision

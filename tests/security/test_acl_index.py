@@ -1,12 +1,16 @@
 """The index of ACLs against an evaluator that looks at every ACL, as Kafka's documentation describes it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from runnel.security import acl_index
 from runnel.security.acl import (
     ALL_OPERATIONS,
     AccessControlEntry,
+    Address,
     Operation,
     PatternType,
     PermissionType,
@@ -21,6 +25,8 @@ from tests.security.naive_acls import (
     askers,
     clients,
     colliding_acls,
+    contested_acls,
+    decided,
     names,
     resource_types,
 )
@@ -31,10 +37,19 @@ TOPIC = ResourceType.TOPIC
 ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
 
 
+Change = tuple[bytes, AccessControlEntry | None]
+
+
 def pattern(
-    name: str, permission: PermissionType, kind: PatternType = PatternType.LITERAL
+    name: str, permission: PermissionType, kind: PatternType = PatternType.LITERAL, **changes: object
 ) -> AccessControlEntry:
-    return AccessControlEntry(TOPIC, name, kind, "User:alice", "*", Operation.WRITE, permission)
+    acl = AccessControlEntry(TOPIC, name, kind, "User:alice", "*", Operation.WRITE, permission)
+    return replace(acl, **changes)  # type: ignore[arg-type]
+
+
+def may_write(index: AclIndex, asker: str, address: Address) -> bool:
+    """Whether there is a topic that the client may write to."""
+    return decided(index.allows_some(asker, address, Operation.WRITE, TOPIC))
 
 
 def indexed(entries: list[AccessControlEntry]) -> AclIndex:
@@ -59,7 +74,8 @@ def test_permission_on_some_topic_is_that_of_a_naive_evaluator(entries, asker, c
     expected = naive_acls.allows_some(entries, asker, client, Operation.WRITE, kind, everyone=everyone)
     for _ in range(2):
         address = parse_address(client)
-        assert index.allows_some(asker, address, Operation.WRITE, kind, allow_unlisted=everyone) == expected
+        steps = index.allows_some(asker, address, Operation.WRITE, kind, allow_unlisted=everyone)
+        assert decided(steps) == expected
 
 
 @example([pattern("a", ALLOW), pattern("a", DENY)])
@@ -68,8 +84,8 @@ def test_permission_on_some_topic_is_that_of_a_naive_evaluator(entries, asker, c
 @given(st.lists(colliding_acls, min_size=1, max_size=4))
 def test_a_denied_pattern_contains_others(entries):
     expected = naive_acls.allows_some(entries, "User:alice", "10.0.0.1", Operation.WRITE, TOPIC)
-    found = indexed(entries).allows_some("User:alice", parse_address("10.0.0.1"), Operation.WRITE, TOPIC)
-    assert found == expected
+    address = parse_address("10.0.0.1")
+    assert may_write(indexed(entries), "User:alice", address) == expected
 
 
 @given(st.lists(acls, max_size=12), st.data())
@@ -171,6 +187,126 @@ def test_whether_any_topic_is_permitted_looks_only_at_acls_of_the_operation(monk
 
     monkeypatch.setattr(_Hosts, "of", counted)
     address = parse_address("10.0.0.1")
-    assert not index.allows_some("User:alice", address, Operation.WRITE, TOPIC)
-    assert index.allows_some("User:alice", address, Operation.READ, TOPIC)
+    assert not may_write(index, "User:alice", address)
+    assert decided(index.allows_some("User:alice", address, Operation.READ, TOPIC))
     assert len(looked_at) == 1
+
+
+changes = st.tuples(st.integers(0, 7).map(lambda number: number.to_bytes(16)), contested_acls | st.none())
+"""An ACL that is added, replaced or, if it is None, removed."""
+
+
+def change(index: AclIndex, entries: dict[bytes, AccessControlEntry], change: Change) -> None:
+    acl_id, acl = change
+    if acl is not None:
+        index.add(acl_id, acl)
+        entries[acl_id] = acl
+    elif entries.pop(acl_id, None) is not None:
+        index.remove(acl_id)
+
+
+@given(st.lists(changes, max_size=12))
+def test_permission_on_some_topic_follows_every_change(history):
+    """What was decided before is remembered for clients that ACLs do not distinguish, and only for these."""
+    index = AclIndex()
+    entries: dict[bytes, AccessControlEntry] = {}
+    for each in history:
+        change(index, entries, each)
+        for asker in ("User:alice", "User:bob", "User:carol"):
+            for client in ("10.0.0.1", "10.0.0.9", "192.0.2.1"):
+                expected = naive_acls.allows_some(entries.values(), asker, client, Operation.WRITE, TOPIC)
+                assert may_write(index, asker, parse_address(client)) == expected, (asker, client)
+
+
+@given(
+    st.lists(changes, max_size=12),
+    st.lists(st.tuples(st.integers(0, 3), changes), max_size=acl_index.SEARCHES_MAX - 1),
+)
+def test_a_decision_holds_for_acls_that_change_between_its_steps(history, during):
+    index = AclIndex()
+    entries: dict[bytes, AccessControlEntry] = {}
+    for each in history:
+        change(index, entries, each)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(acl_index, "FIRST_SEARCH_STEP", 1)
+        patched.setattr(acl_index, "SEARCH_STEP", 1)
+        left = list(during)
+        steps = index.allows_some("User:alice", parse_address("10.0.0.1"), Operation.WRITE, TOPIC)
+        for decision in steps:
+            if decision is None and left:
+                pause, each = left[0]
+                if pause:
+                    left[0] = (pause - 1, each)
+                else:
+                    change(index, entries, each)
+                    del left[0]
+    expected = naive_acls.allows_some(entries.values(), "User:alice", "10.0.0.1", Operation.WRITE, TOPIC)
+    assert decision == expected
+
+
+def test_a_denial_that_is_replaced_between_two_steps_still_denies(monkeypatch):
+    monkeypatch.setattr(acl_index, "FIRST_SEARCH_STEP", 1)
+    monkeypatch.setattr(acl_index, "SEARCH_STEP", 1)
+    index = indexed([pattern(f"a{number}", ALLOW) for number in range(3)])
+    denial = pattern("a", DENY, PatternType.PREFIXED, principal="User:*")
+    index.add(b"denial", denial)
+    steps = index.allows_some("User:alice", parse_address("10.0.0.1"), Operation.WRITE, TOPIC)
+    assert next(steps) is None
+    # Meanwhile `User:*` has no ACL at all.
+    index.remove(b"denial")
+    index.add(b"denial", denial)
+    assert not decided(steps)
+
+
+def test_acls_that_keep_changing_do_not_keep_a_client_waiting():
+    allowed = [pattern(f"a{number}", ALLOW) for number in range(1_000)]
+    index = indexed([pattern("a", DENY, PatternType.PREFIXED), *allowed])
+    steps = []
+    for step in index.allows_some("User:alice", parse_address("10.0.0.1"), Operation.WRITE, TOPIC):
+        steps.append(step)
+        index.add(b"changed", pattern(f"a-{len(steps)}", ALLOW))
+    assert steps[-1] is False
+    assert acl_index.SEARCHES_MAX < len(steps) <= 10 * acl_index.SEARCHES_MAX
+    assert index._decisions == {}
+
+
+def test_a_long_search_has_steps_of_bounded_size_and_is_not_repeated(monkeypatch):
+    index = indexed(
+        [pattern("t", DENY, PatternType.PREFIXED)]
+        + [pattern(f"t-{number}", ALLOW, host="10.0.0.0/8") for number in range(3_000)]
+        + [pattern(f"t-{number}", ALLOW, principal="User:*") for number in range(3_000)]
+    )
+    looked_at = 0
+    of = _Hosts.of
+
+    def counted(hosts, address):
+        nonlocal looked_at
+        looked_at += 1
+        return of(hosts, address)
+
+    monkeypatch.setattr(_Hosts, "of", counted)
+    address = parse_address("10.0.0.1")
+    steps, sizes = [], []
+    for step in index.allows_some("User:alice", address, Operation.WRITE, TOPIC):
+        steps.append(step)
+        sizes.append(looked_at)
+        looked_at = 0
+    assert steps[-1] is False
+    assert sum(sizes) > 6_000
+    assert sizes[0] <= acl_index.FIRST_SEARCH_STEP and max(sizes) <= acl_index.SEARCH_STEP
+    # ACLs of others, and of other types, do not matter.
+    index.add(b"1", pattern("t-1", ALLOW, principal="User:bob"))
+    index.add(b"2", pattern("t-1", ALLOW, resource_type=ResourceType.GROUP))
+    assert not may_write(index, "User:alice", address)
+    assert looked_at == 0
+    assert not may_write(index, "User:alice", parse_address("192.0.2.1"))
+    assert looked_at > 3_000
+    # Principals without ACLs of their own share what is decided for all, wherever they are.
+    index.add(b"3", pattern("t", DENY, PatternType.PREFIXED, principal="User:*"))
+    assert not may_write(index, "User:carol", address)
+    looked_at = 0
+    for name in ("User:carol", "User:dave"):
+        assert not may_write(index, name, parse_address("192.0.2.1"))
+    assert looked_at == 0
+    index.add(b"4", pattern("u", ALLOW, principal="User:*"))
+    assert may_write(index, "User:dave", address) and may_write(index, "User:alice", address)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tools.bench import charts, page
-from tools.bench.table import LATENCY_ROWS, ROWS, Compared, Row, compare
+from tools.bench.table import LATENCY_ROWS, ROWS, TIMES, Compared, Row, compare
 
 MORE = Row("rate", "rate", "req/s", True, goal=4, floor=2)
 LESS = Row("cost", "cost", "µs", False, goal=0.2, floor=0.5)
@@ -40,6 +40,12 @@ def test_medians_are_compared() -> None:
 def test_alone_there_is_nothing_to_judge() -> None:
     (compared,) = compare({"Runnel": [{ROWS[0].key: 5.0}]}, "Runnel", "Kafka")
     assert (compared.ratio, compared.verdict, compared.reaches(2)) == (None, "", True)
+
+
+def test_what_is_a_ratio_itself_is_not_compared_with_that_of_the_other() -> None:
+    compared = Compared(Row("growth", "growth", TIMES, False), 1.0, 1.5)
+    assert (compared.ratio, compared.advantage, compared.verdict) == (None, None, "")
+    assert "| growth, times | 1 | 1.5 | – |" in page.table([compared])
 
 
 def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:

@@ -10,18 +10,23 @@ from tools.bench import loadgen, security
 from tools.bench.loadgen import LoadFailed
 from tools.bench.measures import Bench
 from tools.bench.systems import Runnel
+from tools.bench.warm_up import WarmUpPlan
 from tools.fetch.programs import Unavailable
 
 LOAD = {"topic": "events", "partitions": 1, "connections": 2, "in_flight": 2}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[security.Secured]:
+def program() -> Path:
     try:
-        program = loadgen.build()
         loadgen.libssl()
+        return loadgen.build()
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def broker(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[security.Secured]:
     folder: Path = tmp_path_factory.mktemp("security") / "broker"
     with security._brokers([Runnel()], folder, {}, program, seconds=0.2) as (secured,):
         security._add_user(secured.sasl)
@@ -58,3 +63,18 @@ def test_a_wrong_password_is_refused(broker: security.Secured, way: str) -> None
         loadgen.run(
             bench.program, "connect", **{**bench.connection, "password": "wrong"}, seconds=0.1, processes=1
         )
+
+
+def test_brokers_with_few_and_with_many_acls_are_compared(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security, "ACL_COUNTS", (2, 20))
+    compared = security.Comparison({"Runnel": [{}]}, {"Runnel": {}})
+    plan = WarmUpPlan(window_s=0.4, limit_s=0.4, first_limit_s=0.4)
+    security.compare_acls(compared, [Runnel()], tmp_path, program, 0.4, plan)
+    (numbers,) = compared.rounds["Runnel"]
+    for name in ("acls_2", "acls_20", "acls_changing"):
+        assert numbers[f"{name}_produce_rps"] > 0 and numbers[f"{name}_produce_cpu_us"] > 0
+    ratio = numbers["acls_20_produce_cpu_us"] / numbers["acls_2_produce_cpu_us"]
+    assert numbers["acls_cpu_ratio"] == ratio
+    assert list(compared.warm_ups["Runnel"]) == ["user_acls_2", "user_acls_20", "user_acls_changing"]

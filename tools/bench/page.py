@@ -26,7 +26,8 @@ waiting requests), Kafka with `flush.messages=1`.
 TLS is version 1.3 with AES-128-GCM and an ECDSA key (P-256), without resumption, for both. A "SASL_SSL
 connection" is opened, authenticated with SCRAM-SHA-512 (4,096 iterations, which the client computes once)
 and closed. "As a user" is a connection in clear text that is authenticated by SASL PLAIN, with one ACL that
-permits to write; all other ACLs are about other users and topics.
+permits to write; all other ACLs are about other users and topics. Brokers with few and with many ACLs are
+measured alternately; then an ACL of another user is created and deleted over and over.
 """
 SHORT_RUN = """
 **This is a short run (`QUICK=1`): one round of short loads with a short warm-up. Its ratios are rough.**

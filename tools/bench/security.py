@@ -2,21 +2,25 @@
 
     TLS      small requests, and 1 MB batches in and out, over TLS 1.3 with AES-128-GCM
     SASL     connections over TLS that authenticate with SCRAM-SHA-512 and are closed again
-    ACLs     small produce requests of a user, without an authorizer, then with more and more ACLs
+    ACLs     small produce requests of a user: without an authorizer; with few and with very many ACLs,
+             alternately; with very many, some of which change
 
 The load generator neither verifies certificates nor resumes sessions, and keeps the salted password, as
 clients do: most of what a connection costs is the broker's.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -30,7 +34,7 @@ from confluent_kafka.admin import (
 from tools.bench import loadgen
 from tools.bench.measures import Bench, Numbers, Options, large_batches, small_requests
 from tools.bench.systems import Kafka, Runnel, Running, System
-from tools.bench.table import ACL_COUNTS
+from tools.bench.table import ACL_CHANGES_PER_S, ACL_COUNTS
 from tools.bench.warm_up import WarmUpPlan
 from tools.broker_process import free_port
 from tools.certificates import CaFolder
@@ -66,6 +70,8 @@ class Secured:
 
 
 Measure = Callable[[Secured], Numbers]
+Measured = Sequence[tuple[Secured, Measure]]
+"""What is measured of which broker, alternately."""
 
 
 @dataclass(slots=True)
@@ -75,13 +81,13 @@ class Comparison:
     rounds: dict[str, list[Numbers]]
     warm_ups: dict[str, dict[str, str]]
 
-    def add(self, brokers: list[Secured], measure: Measure, label: str, plan: WarmUpPlan) -> None:
+    def add(self, measured: Measured, label: str, plan: WarmUpPlan) -> None:
         """Warm each broker, then measure them alternately."""
-        for broker in brokers:
+        for broker, measure in measured:
             self._warm_up(broker, measure, plan)
-        rounds = len(self.rounds[brokers[0].name])
+        rounds = len(self.rounds[measured[0][0].name])
         for number in range(rounds):
-            for broker in brokers if number % 2 == 0 else brokers[::-1]:
+            for broker, measure in measured if number % 2 == 0 else measured[::-1]:
                 os.sync()
                 self.rounds[broker.name][number] |= measure(broker)
             print(f"  {label}, round {number + 1} of {rounds}", flush=True)
@@ -111,19 +117,43 @@ def compare_security(
         for broker in brokers:
             _add_user(broker.sasl)
             broker.user.create(TOPIC, PARTITIONS)
-        compared.add(brokers, _tls, "TLS", plan)
-        compared.add(brokers, _connections, "SASL_SSL connections", plan)
-        compared.add(brokers, partial(_produce_as_user, name="acls_none"), "no authorizer", plan)
-    with _brokers(systems, folder / "guarded", AUTHORIZER, program, seconds) as brokers:
-        for broker in brokers:
-            broker.user.create(TOPIC, PARTITIONS)
-        stored = 0
-        for count in ACL_COUNTS:
-            for broker in brokers:
-                _add_acls(broker.user, stored, count)
-            stored = count
-            compared.add(brokers, partial(_produce_as_user, name=f"acls_{count}"), f"{count} ACLs", plan)
+        for measure, label in (
+            (_tls, "TLS"),
+            (_connections, "SASL_SSL connections"),
+            (partial(_produce_as_user, name="acls_none"), "no authorizer"),
+        ):
+            compared.add([(broker, measure) for broker in brokers], label, plan)
+    compare_acls(compared, systems, folder, program, seconds, plan)
     return compared.rounds, compared.warm_ups
+
+
+def compare_acls(
+    compared: Comparison, systems: list[System], folder: Path, program: Path, seconds: float, plan: WarmUpPlan
+) -> None:
+    """Brokers with few and with many ACLs, alternately; then those with many, while one ACL changes."""
+    with ExitStack() as stack:
+        guarded = {
+            count: stack.enter_context(
+                _brokers(systems, folder / f"guarded-{count}", AUTHORIZER, program, seconds)
+            )
+            for count in ACL_COUNTS
+        }
+        for count, brokers in guarded.items():
+            for broker in brokers:
+                broker.user.create(TOPIC, PARTITIONS)
+                _add_acls(broker.user, count)
+        produced: Measured = [
+            (brokers[index], partial(_produce_as_user, name=f"acls_{count}"))
+            for index in range(len(systems))
+            for count, brokers in guarded.items()
+        ]
+        compared.add(produced, " and ".join(f"{count:,}" for count in ACL_COUNTS) + " ACLs", plan)
+        fewest, *_, most = ACL_COUNTS
+        for numbers in (numbers for rounds in compared.rounds.values() for numbers in rounds):
+            few, many = (numbers[f"acls_{count}_produce_cpu_us"] for count in (fewest, most))
+            numbers["acls_cpu_ratio"] = many / few
+        changing: Measured = [(broker, _produce_while_acls_change) for broker in guarded[most]]
+        compared.add(changing, f"{most:,} ACLs that change", plan)
 
 
 @contextmanager
@@ -194,6 +224,53 @@ def _produce_as_user(broker: Secured, name: str) -> Numbers:
     }
 
 
+def _produce_while_acls_change(broker: Secured) -> Numbers:
+    with _changing_acls(broker.user):
+        return _produce_as_user(broker, name="acls_changing")
+
+
+@contextmanager
+def _changing_acls(bench: Bench) -> Iterator[None]:
+    """Create and delete an ACL of another user over and over."""
+    ended, changes = Event(), 0
+    failures: list[KafkaException] = []
+    acl = _acl(ACL_COUNTS[-1])
+    wanted = AclBindingFilter(
+        acl.restype,
+        acl.name,
+        acl.resource_pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
+
+    def change() -> None:
+        nonlocal changes
+        admin = _admin(bench)
+        while not ended.wait(1 / ACL_CHANGES_PER_S):
+            try:
+                if changes % 2 == 0:
+                    admin.create_acls([acl])[acl].result(60)
+                else:
+                    admin.delete_acls([wanted])[wanted].result(60)
+            except KafkaException as failure:
+                failures.append(failure)
+                return
+            changes += 1
+
+    thread = Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+    assert changes > 1, f"{changes} ACLs were changed"
+
+
 def _add_user(bench: Bench) -> None:
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
     change = UserScramCredentialUpsertion(USER, credential, PASSWORD.encode())
@@ -201,11 +278,11 @@ def _add_user(bench: Bench) -> None:
     admin.alter_user_scram_credentials([change])[USER].result(60)
 
 
-def _add_acls(bench: Bench, first: int, end: int) -> None:
-    """ACLs with these numbers: the first permits the user to write, others concern other users and topics."""
+def _add_acls(bench: Bench, count: int) -> None:
+    """So many ACLs: the first permits the user to write, others concern other users and topics."""
     admin = _admin(bench)
-    for begin in range(first, end, ACLS_PER_REQUEST):
-        bindings = [_acl(number) for number in range(begin, min(begin + ACLS_PER_REQUEST, end))]
+    for begin in range(0, count, ACLS_PER_REQUEST):
+        bindings = [_acl(number) for number in range(begin, min(begin + ACLS_PER_REQUEST, count))]
         for created in admin.create_acls(bindings, request_timeout=120).values():
             created.result(120)
 

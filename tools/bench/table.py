@@ -31,11 +31,15 @@ def cluster_rows(partitions: int) -> list[Row]:
     ]
 
 
+TIMES = "times"
+"""The unit of what is a ratio itself, which is compared with 1."""
 ACL_COUNTS = (10, 100_000)
+ACL_CHANGES_PER_S = 10
 
 
 def security_rows() -> list[Row]:
     """The lines of TLS, SASL and ACLs."""
+    fewest, *_, most = ACL_COUNTS
     return [
         Row("tls_produce_1m_mbps", "TLS: produce 1 MB batches", "MB/s", True, 1.2, 1.0),
         Row(
@@ -59,14 +63,16 @@ def security_rows() -> list[Row]:
         Row("sasl_ssl_connection_cpu_us", "broker CPU per SASL_SSL connection", "µs", False),
         Row("acls_none_produce_rps", "produce 100 B as a user, no authorizer", "req/s", True),
         Row("acls_none_produce_cpu_us", "broker CPU of that", "µs", False),
-        *(row for count in ACL_COUNTS for row in _acl_rows(count)),
+        *(row for count in ACL_COUNTS for row in _acl_rows(f"acls_{count}", f"{count:,} ACLs")),
+        Row("acls_cpu_ratio", f"broker CPU of that with {most:,} ACLs / with {fewest:,}", TIMES, False),
+        *_acl_rows("acls_changing", f"{most:,} ACLs, {ACL_CHANGES_PER_S} changes per second"),
     ]
 
 
-def _acl_rows(count: int) -> list[Row]:
+def _acl_rows(key: str, label: str) -> list[Row]:
     return [
-        Row(f"acls_{count}_produce_rps", f"produce 100 B as a user, {count:,} ACLs", "req/s", True, 1.2, 1.0),
-        Row(f"acls_{count}_produce_cpu_us", "broker CPU of that", "µs", False),
+        Row(f"{key}_produce_rps", f"produce 100 B as a user, {label}", "req/s", True, 1.2, 1.0),
+        Row(f"{key}_produce_cpu_us", "broker CPU of that", "µs", False),
     ]
 
 
@@ -128,7 +134,9 @@ class Compared:
 
     @property
     def ratio(self) -> float | None:
-        return self.ours / self.theirs if self.ours is not None and self.theirs else None
+        if self.ours is None or not self.theirs or self.row.unit == TIMES:
+            return None
+        return self.ours / self.theirs
 
     @property
     def advantage(self) -> float | None:

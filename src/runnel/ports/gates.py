@@ -5,6 +5,7 @@
 The broker asks through these protocols; which parts answer is decided where a node is assembled.
 """
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from runnel.ports.service import Session
@@ -53,8 +54,13 @@ class Authorizer(Protocol):
         """All operations that are permitted on a resource, as a bit field: bit n is the one with code n."""
         ...
 
-    def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether an ACL permits this on at least one resource of the type (KIP-679)."""
+    def allows_some(
+        self, session: Session, operation: Operation, resource_type: ResourceType
+    ) -> Iterator[bool | None]:
+        """Whether an ACL permits this on at least one resource of the type (KIP-679).
+
+        It is decided in steps: None after each that is not the last one.
+        """
         ...
 
 

@@ -6,9 +6,13 @@ A check looks up the name, `*` and the prefixes of the name whose lengths are in
 for `User:*`: its cost depends on the length of the name, and not on how many ACLs there are. Operations are
 bit fields into which the implied ones are folded, so that one check decides about all operations on a
 resource.
+
+Whether there is a resource at all that a principal may use (`allows_some`) may depend on each of its ACLs:
+that is decided in steps, and remembered until ACLs of the principal or of `User:*` change.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Generic, TypeVar
 
 from runnel.security.acl import (
@@ -35,10 +39,26 @@ _DECISIONS_MAX = 1000
 BUILD_STEP = 1000
 """ACLs that are added to a new index before other work is done: some milliseconds."""
 
+SEARCH_STEP = 5000
+"""Lookups of one step of `allows_some`: a few milliseconds."""
+
+FIRST_SEARCH_STEP = 500
+"""Of the first one, which finds what most clients are allowed; many clients may ask at the same time."""
+
+LOOKUPS_PER_PATTERN = 5
+"""What an allowed pattern costs such a step besides the prefixes and hosts that are tried: whether it is
+allowed and denied, to the principal and to `User:*`."""
+
+SEARCHES_MAX = 3
+"""Searches of one `allows_some`: ACLs that have changed between its steps make it search once more."""
+
 _EVERY = (PatternType.LITERAL, WILDCARD)
 """The pattern of every resource."""
 
 T = TypeVar("T")
+
+_States = tuple[object, object]
+"""Of the ACLs of a principal and of `User:*`; compared by identity."""
 
 
 class _Counted:
@@ -172,14 +192,20 @@ class _Hosts:
 class _Subject(_Names[_Hosts]):
     """The ACLs of one principal about one type of resources."""
 
-    __slots__ = ("by_operation",)
+    __slots__ = ("by_operation", "limited", "state")
 
     def __init__(self) -> None:
         super().__init__()
         self.by_operation: dict[tuple[int, int], dict[tuple[int, str], int]] = {}
         """How many ACLs each pattern has, by permission and operation."""
+        self.limited = 0
+        """How many ACLs are for some hosts only."""
+        self.state = object()
+        """Replaced after each change."""
 
     def count(self, acl: AccessControlEntry, count: int) -> None:
+        if acl.host != WILDCARD:
+            self.limited += count
         key, pattern = (acl.permission_type, acl.operation), (acl.pattern_type, acl.resource_name)
         patterns = self.by_operation.setdefault(key, {})
         patterns[pattern] = patterns.get(pattern, 0) + count
@@ -188,17 +214,38 @@ class _Subject(_Names[_Hosts]):
             if not patterns:
                 del self.by_operation[key]
 
-    def allowing(self, operation: int) -> Iterator[tuple[int, str]]:
+    def allowing(self, operation: int) -> list[dict[tuple[int, str], int]]:
         """The patterns with ACLs that allow an operation, for some host."""
-        for (permission, given), patterns in list(self.by_operation.items()):
-            if permission == PermissionType.ALLOW and allowed_bits(given) >> operation & 1:
-                yield from list(patterns)
+        return [
+            patterns
+            for (permission, given), patterns in self.by_operation.items()
+            if permission == PermissionType.ALLOW and allowed_bits(given) >> operation & 1
+        ]
 
-    def denying(self, operation: int) -> Iterator[tuple[int, str]]:
-        """The patterns with ACLs that deny an operation, for some host."""
-        for (permission, given), patterns in list(self.by_operation.items()):
-            if permission == PermissionType.DENY and denied_bits(given) >> operation & 1:
-                yield from list(patterns)
+    def has_denials(self, operation: int) -> bool:
+        """Whether there is an ACL that denies an operation, for some host."""
+        return any(
+            permission == PermissionType.DENY and denied_bits(given) >> operation & 1
+            for permission, given in self.by_operation
+        )
+
+    def denies(self, pattern: tuple[int, str], address: Address, bit: int) -> bool:
+        """Whether an operation is denied to a client by a pattern that contains this one."""
+        kind, name = pattern
+        literal, prefixed = self.literal, self.prefixed
+        if (found := literal.get(WILDCARD)) is not None and found.of(address)[1] & bit:
+            return True
+        if pattern == _EVERY:
+            return False
+        found = literal.get(name) if kind == PatternType.LITERAL else None
+        if found is not None and found.of(address)[1] & bit:
+            return True
+        for length in self.lengths.keys:
+            if length > len(name):
+                return False
+            if (found := prefixed.get(name[:length])) is not None and found.of(address)[1] & bit:
+                return True
+        return False
 
 
 class AclIndex:
@@ -210,7 +257,8 @@ class AclIndex:
         """By principal and resource type."""
         self._patterns: dict[int, _Names[int]] = {}
         """How many ACLs of any principal each pattern has, by resource type."""
-        self._decisions: dict[tuple[str, Address, int, int, bool], bool] = {}
+        self._decisions: dict[tuple[str, Address, int, int], tuple[_States, bool]] = {}
+        """Whether a principal, from an address, may do an operation with any resource of a type."""
 
     def __len__(self) -> int:
         return len(self._acls)
@@ -234,7 +282,6 @@ class AclIndex:
                 yield
 
     def _change(self, acl: AccessControlEntry, count: int) -> None:
-        self._decisions.clear()
         kind, name = acl.pattern_type, acl.resource_name
         key = (acl.principal, acl.resource_type)
         names = self._names.setdefault(key, _Subject())
@@ -248,6 +295,7 @@ class AclIndex:
             names.remove(kind, name)
             if not names:
                 del self._names[key]
+        names.state = object()
         patterns = self._patterns.setdefault(acl.resource_type, _Names())
         total = patterns.of(kind).get(name, 0) + count
         if total:
@@ -287,52 +335,99 @@ class AclIndex:
         resource_type: int,
         *,
         allow_unlisted: bool = False,
-    ) -> bool:
+    ) -> Iterator[bool | None]:
         """Whether a principal may do this with at least one resource of the type (KIP-679).
 
-        That is, a pattern is allowed that no denied pattern contains.
+        That is, a pattern is allowed that no denied pattern contains. It is decided in steps: None after each
+        that is not the last one. If ACLs of the principal change between them, a denial is decided again;
+        only if they keep changing, it may be that each ACL was denied at a different time.
         """
-        key = (principal, address, operation, resource_type, allow_unlisted)
-        decision = self._decisions.get(key)
-        if decision is None:
+        decision: bool | None = False
+        for _ in range(SEARCHES_MAX):
             usual = self.operations(
                 principal, address, resource_type, _HARD_CODED, allow_unlisted=allow_unlisted
             )
-            is_usual = bool(usual >> operation & 1)
-            decision = is_usual or self._allows_some(principal, address, operation, resource_type)
-            if len(self._decisions) >= _DECISIONS_MAX:
-                self._decisions.clear()
-            self._decisions[key] = decision
-        return decision
+            if usual >> operation & 1:
+                yield True
+                return
+            states = self._states(principal, resource_type)
+            key = self._decision_key(principal, address, operation, resource_type)
+            known = self._decisions.get(key)
+            if known is not None and _are_same(known[0], states):
+                yield known[1]
+                return
+            for decision in self._search(principal, address, operation, resource_type):
+                if decision is None:
+                    yield None
+            has_changed = not _are_same(self._states(principal, resource_type), states)
+            if not has_changed:
+                if len(self._decisions) >= _DECISIONS_MAX:
+                    self._decisions.clear()
+                self._decisions[key] = states, bool(decision)
+            if decision or not has_changed:
+                break
+        yield bool(decision)
 
-    def _allows_some(self, principal: str, address: Address, operation: int, resource_type: int) -> bool:
-        bit = 1 << operation
+    def _subjects(self, principal: str, resource_type: int) -> list[_Subject]:
         found = [self._names.get((subject, resource_type)) for subject in (principal, ANY_USER)]
-        subjects = [names for names in found if names is not None]
-        denied = {
-            pattern
-            for names in subjects
-            for pattern in names.denying(operation)
-            if _of(names, pattern, address)[1] & bit
-        }
-        if _EVERY in denied:
-            return False
-        prefixes = {name for kind, name in denied if kind == PatternType.PREFIXED}
-        lengths = sorted({len(prefix) for prefix in prefixes})
+        return [names for names in found if names is not None]
 
-        def is_contained_in_denied(pattern: tuple[int, str]) -> bool:
-            name = pattern[1]
-            return pattern in denied or any(name[:length] in prefixes for length in lengths)
+    def _states(self, principal: str, resource_type: int) -> _States:
+        own, common = (self._names.get((subject, resource_type)) for subject in (principal, ANY_USER))
+        return own and own.state, common and common.state
 
-        return any(
-            _of(names, pattern, address)[0] & bit
-            and (pattern == _EVERY or not denied or not is_contained_in_denied(pattern))
-            for names in subjects
-            for pattern in names.allowing(operation)
-        )
+    def _decision_key(
+        self, principal: str, address: Address, operation: int, resource_type: int
+    ) -> tuple[str, Address, int, int]:
+        """Clients share a decision if the ACLs do not distinguish them."""
+        if (principal, resource_type) not in self._names:
+            principal = ANY_USER
+        if not any(names.limited for names in self._subjects(principal, resource_type)):
+            address = WILDCARD
+        return principal, address, operation, resource_type
+
+    def _search(
+        self, principal: str, address: Address, operation: int, resource_type: int
+    ) -> Iterator[bool | None]:
+        """Look for an allowed pattern that is not denied, in steps; ACLs may change between two of them."""
+        bit, left = 1 << operation, FIRST_SEARCH_STEP
+        found = [
+            patterns
+            for names in self._subjects(principal, resource_type)
+            for patterns in names.allowing(operation)
+        ]
+        patterns: Iterator[tuple[int, str]] = chain.from_iterable(found)
+        is_first = True
+        while True:
+            subjects = self._subjects(principal, resource_type)
+            denying = [names for names in subjects if names.has_denials(operation)]
+            if any(names.denies(_EVERY, address, bit) for names in denying):
+                yield False
+                return
+            lookups = LOOKUPS_PER_PATTERN + sum(len(names.lengths.keys) for names in denying)
+            for pattern in patterns:
+                for names in subjects:
+                    hosts = names.of(pattern[0]).get(pattern[1])
+                    if hosts is None:
+                        continue
+                    left -= len(hosts.lengths.keys)
+                    if hosts.of(address)[0] & bit and not any(
+                        [each.denies(pattern, address, bit) for each in denying]
+                    ):
+                        yield True
+                        return
+                left -= lookups
+                if left <= 0:
+                    break
+            else:
+                yield False
+                return
+            yield None
+            left = SEARCH_STEP
+            if is_first:
+                # They may change from now on. Copying them takes longer than the first step.
+                patterns, is_first = chain.from_iterable(list(each) for each in found), False
 
 
-def _of(names: _Subject, pattern: tuple[int, str], address: Address) -> tuple[int, int]:
-    """(allowed, denied) operations of the ACLs with a pattern."""
-    hosts = names.of(pattern[0]).get(pattern[1])
-    return (0, 0) if hosts is None else hosts.of(address)
+def _are_same(states: _States, others: _States) -> bool:
+    return states[0] is others[0] and states[1] is others[1]

@@ -44,7 +44,7 @@ class Population:
     groups: int = 1_000
     transactional_ids: int = 100
     narrow_partitions: int = 50
-    acls: int = 10_000
+    acls: int = 100_000
     quotas: int = 1_000
 
     @property

@@ -14,13 +14,14 @@ from runnel.messages.alter_client_quotas import (
     OpData,
 )
 from runnel.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from runnel.security.acl import Operation, ResourceType
+from runnel.security.acl import CLUSTER_NAME, Operation, ResourceType
 from runnel.security.quotas.entities import CLIENT_KEYS
 from tools.fuzz.cost.population import SETTINGS, Population
 
 HOST = "127.0.0.1"
 ADMINISTRATOR, CLIENT = "User:admin", "User:ANONYMOUS"
-ALLOW = 3
+DENY, ALLOW = 2, 3
+DENIED = "denied-"
 LITERAL, PREFIXED = 3, 4
 LARGE_QUOTA = 2.0**40
 CHANGES_PER_REQUEST = 1_000
@@ -86,16 +87,26 @@ async def add_security(port: int, population: Population) -> None:
 
 
 def _acls(population: Population) -> Iterator[AclCreation]:
-    """Of the client, and of other users up to the number that there are to be."""
+    """Of the client, and of other users up to the number that there are to be.
+
+    Half of them permit the client nothing, as a prefix is denied: InitProducerId has to look at all of these.
+    """
+    cluster = (ResourceType.CLUSTER, CLUSTER_NAME, LITERAL, CLIENT, "*")
+    yield AclCreation(*cluster, Operation.IDEMPOTENT_WRITE, DENY)
+    yield AclCreation(ResourceType.TOPIC, DENIED, PREFIXED, CLIENT, "*", Operation.WRITE, DENY)
+    for number in range(population.acls // 2):
+        yield AclCreation(
+            ResourceType.TOPIC, f"{DENIED}{number}", LITERAL, CLIENT, "*", Operation.WRITE, ALLOW
+        )
     permitted = [
         *_halves(ResourceType.TOPIC, population.topics),
         *_halves(ResourceType.GROUP, population.group_ids),
         *_halves(ResourceType.TRANSACTIONAL_ID, population.transactional_id_names),
-        (ResourceType.CLUSTER, "kafka-cluster"),
+        (ResourceType.CLUSTER, CLUSTER_NAME),
     ]
     for resource_type, name in permitted:
         yield AclCreation(resource_type, name, LITERAL, CLIENT, "*", Operation.ALL, ALLOW)
-    for number in range(population.acls - len(permitted)):
+    for number in range(population.acls // 2 - len(permitted)):
         name = population.topics[number % len(population.topics)]
         pattern, text = (PREFIXED, name[: number % 8 + 1]) if number % 4 == 0 else (LITERAL, name)
         yield AclCreation(

@@ -4,6 +4,7 @@ Kafka checks a transactional id or group before topics, and topics before whethe
 An API without a row cannot be called.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from runnel.broker.apis.rules import (
     on_transactional_id,
     whole,
 )
-from runnel.broker.apis.txn_rules import added_partitions, producer_id
+from runnel.broker.apis.txn_rules import added_partitions, begins_search, producer_id
 from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Context
 from runnel.model.errors import ErrorCode
@@ -472,6 +473,9 @@ def _unlisted_reassignments(request: Any, error: ErrorCode) -> Response:
         topics[-1].partitions = [Ongoing(index) for index in topic.partition_indexes]
     return empty_response(request, error_code=error.code, topics=topics)
 
+
+SEARCHES: dict[int, Callable[[Any, Check], bool]] = {22: begins_search}
+"""APIs whose rules may need to search all ACLs of a client: begins that, if it takes several steps."""
 
 ACCESS: dict[int, tuple[Rule, ...]] = {
     0: (  # Produce

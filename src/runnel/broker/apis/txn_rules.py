@@ -10,9 +10,10 @@ from runnel.broker.runtime.context import Context
 from runnel.controller.values import INTERNAL_TOPICS
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.ports.gates import Operation, ResourceType
+from runnel.ports.gates import Operation
 
 _BATCHED_VERSION = 4
+_IDEMPOTENT_WRITE = on_cluster(Operation.IDEMPOTENT_WRITE)
 _of_brokers = whole(lambda _: on_cluster(Operation.CLUSTER_ACTION))
 
 
@@ -20,12 +21,7 @@ def producer_id(request: Any, ctx: Context, check: Check) -> Outcome:
     """InitProducerId: of a transactional id, or of an idempotent producer (KIP-679)."""
     name = request.transactional_id
     if name is None:
-        idempotent = on_cluster(Operation.IDEMPOTENT_WRITE)
-        if (
-            check.alternative(idempotent)
-            or check.some(Operation.WRITE, ResourceType.TOPIC)
-            or check(idempotent)
-        ):
+        if check.alternative(_IDEMPOTENT_WRITE) or check.writes_to_some_topic() or check(_IDEMPOTENT_WRITE):
             return None
         return _no_producer_id(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     permissions = [on_transactional_id(Operation.WRITE, name)]
@@ -34,6 +30,13 @@ def producer_id(request: Any, ctx: Context, check: Check) -> Outcome:
     if all(check(permission) for permission in permissions):
         return None
     return _no_producer_id(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def begins_search(request: Any, check: Check) -> bool:
+    """InitProducerId: look for a topic that the producer may write to; whether that takes more steps."""
+    if request.transactional_id is not None or check.shows(_IDEMPOTENT_WRITE):
+        return False
+    return not check.begin_search()
 
 
 def _no_producer_id(request: Any, error: ErrorCode) -> Outcome:

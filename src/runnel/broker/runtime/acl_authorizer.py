@@ -5,6 +5,7 @@ remembered in its session until ACLs change, so that a check costs a lookup, how
 Until the node has caught up with the metadata log, only super users are allowed anything: that is what other
 controllers must be.
 
+Whether a client may use any resource at all is decided in steps, as each of its ACLs may have to be examined.
 Large requests are authorized in threads: they read the index while the event loop may change it, and see
 each ACL of a change or not.
 """
@@ -124,10 +125,12 @@ class AclAuthorizer:
         open_to_all = self._index.operations(*subject, allow_unlisted=True) & _OPEN_OF_CLUSTER
         return self._index.operations(*subject) | open_to_all
 
-    def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_some(
+        self, session: Session, operation: Operation, resource_type: ResourceType
+    ) -> Iterator[bool | None]:
         verdicts = self._verdicts(session)
         if verdicts.is_super_user or not self._is_loaded:
-            return verdicts.is_super_user
+            return iter((verdicts.is_super_user,))
         return self._index.allows_some(
             verdicts.name, verdicts.address, operation, resource_type, allow_unlisted=self._allow_unlisted
         )

@@ -1,5 +1,6 @@
 """One request in flight: the context of its handler, how its response is encoded, and its accounting."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct as Layout
@@ -9,6 +10,7 @@ from runnel.broker.apis.denials import failed_items
 from runnel.broker.apis.handlers import Handler
 from runnel.broker.apis.rules import Rule
 from runnel.broker.runtime.blocking import Job
+from runnel.broker.runtime.check import Check
 from runnel.broker.runtime.context import Context, Encoded
 from runnel.broker.runtime.elements import has_many_elements
 from runnel.broker.runtime.promise import BrokenPromise
@@ -30,6 +32,8 @@ class Route:
     handler: Handler
     rules: tuple[Rule, ...]
     """The required permissions."""
+    begins_search: Callable[[Any, Check], bool] | None
+    """Begins to search all ACLs of a client, if the rules need that and it takes several steps."""
     bytes_max: int
     """The maximum size of a request, unless it has records."""
     elements_max: int

@@ -1,5 +1,6 @@
 """The gates of a broker without security, quotas and metrics: all requests are allowed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runnel.ports.gates import (
@@ -34,8 +35,10 @@ class AllowAll:
     def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
         return ALL_OPERATIONS
 
-    def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
-        return True
+    def allows_some(
+        self, session: Session, operation: Operation, resource_type: ResourceType
+    ) -> Iterator[bool | None]:
+        return iter((True,))
 
 
 class Unaudited:

@@ -15,6 +15,7 @@ of its response. Any other exception is a bug: it is logged, and the client gets
 loses its connection where the response cannot carry an error.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from struct import Struct as Layout
 from struct import error as LayoutError
 from typing import cast
 
-from runnel.broker.apis.access import ACCESS
+from runnel.broker.apis.access import ACCESS, SEARCHES
 from runnel.broker.apis.api_versions import unsupported
 from runnel.broker.apis.handlers import (
     APIS,
@@ -90,6 +91,7 @@ class Pipeline:
         self._controller_routes: dict[int, Route] = {}
         self._produce_templates = ProduceTemplates(broker)
         self._fetch_templates = FetchTemplates(broker)
+        self._searching = asyncio.Lock()
         broker.serve_forwarded = self.serve_forwarded
 
     def serve(
@@ -238,6 +240,8 @@ class Pipeline:
                 keep_records(request, call)
             task = self._authorize_and_handle(check, route, request, call, frame, header)
             return self.broker.run(while_lent(task, call))
+        if route.begins_search is not None and route.begins_search(request, check):
+            return self.broker.run(self._search_and_handle(check, route, request, call, frame, header))
         return self._handle(_authorized(route, request, call, check), route, request, call, frame, header)
 
     async def _authorize_and_handle(
@@ -253,6 +257,25 @@ class Pipeline:
         job = Job(partial(_authorized, route, request, call, check))
         permitted = await self.broker.disk.run_blocking(job)
         return with_loan(partial(self._handle, permitted, route, request, call, frame, header), call)
+
+    async def _search_and_handle(
+        self,
+        check: Check,
+        route: Route,
+        request: Request,
+        call: Call,
+        frame: memoryview,
+        header: RequestHeader,
+    ) -> Response | Encoded | None:
+        """Authorize a request that needs a search of its client's ACLs, in steps; the connection waits."""
+        # One search at a time: clients of the same principal, which may arrive together, need only one.
+        async with self._searching:
+            is_decided = check.begin_search()
+            while not is_decided:
+                await asyncio.sleep(0)
+                is_decided = check.continue_search()
+        permitted = _authorized(route, request, call, check)
+        return await settled(self._handle(permitted, route, request, call, frame, header))
 
     def _handle(
         self,
@@ -412,6 +435,7 @@ class Pipeline:
             messages.response,
             handler_of(api_key),
             ACCESS[api_key],
+            SEARCHES.get(api_key),
             ENVELOPE_BYTES_MAX if api_key == ENVELOPE_KEY else RECORDLESS_REQUEST_BYTES_MAX,
             elements_max(api_key),
             borrows_frame=api_key == PRODUCE_KEY,
