@@ -179,6 +179,7 @@ class FetchTemplate:
         limits = self._limits(partition)
         match, read, head, tail = self._match, self._read, self._head, self._after
         in_session = self._session_id != NO_SESSION
+        records_bytes = 0
         position = start
         while after <= end and run.count < count_max and run.memory_bytes < RUN_BYTES_MAX:
             if run.count and _READ_SIZE(buffer, position)[0] != size:
@@ -193,6 +194,7 @@ class FetchTemplate:
             if not records.parts:
                 if self._waits_for_any:
                     run.add_to(replies, session, self)
+                    _count(partition, run, records_bytes)
                     frame = buffer[start:after]
                     replies.append(self._wait(frame, session, correlation_id, partition, offset))
                     return after
@@ -200,10 +202,12 @@ class FetchTemplate:
             if in_session:
                 self._advance_session(partition, offset)
             run.add(head(correlation_id, limits, records.size_bytes), records, tail)
+            records_bytes += records.size_bytes
             position = after
             start = after + 4
             after = start + size
         run.add_to(replies, session, self)
+        _count(partition, run, records_bytes)
         return position
 
     def _partition(self) -> ReplicatedLog | None:
@@ -233,7 +237,9 @@ class FetchTemplate:
     def account(self, session: Session, count: int, response_bytes: int) -> None:
         """Account for the requests that were served."""
         accounting = self._broker.gates.accounting
-        accounting.account(session, API_KEY, self.version, count, count * self._size, response_bytes)
+        accounting.account(
+            session, API_KEY, self.version, count, count * self._size, response_bytes, session.received
+        )
 
     def _limits(self, partition: ReplicatedLog) -> tuple[int, int, int]:
         """High watermark, last stable offset and log start offset, which are constant in a run."""
@@ -279,6 +285,7 @@ class FetchTemplate:
             self._route,
             reply,
             len(frame),
+            session.received,
             authorizer_version=session.template_version,
         )
         session.pending.add(call)
@@ -307,6 +314,10 @@ class FetchTemplate:
             return UNDECIDED
         if not found.parts and not is_last:
             return None
+        partition.traffic.fetches += 1
+        partition.traffic.bytes_out += found.size_bytes
+        if found.parts:
+            self._broker.events.delivered(found.parts[0], self._broker.clock.now_ms())
         body = self._head(0, limits, found.size_bytes)[9 if self._is_flexible else 8 :]
         return Encoded(b"".join((body, *found.parts, self._after)))  # type: ignore[arg-type]
 
@@ -372,6 +383,11 @@ class FetchRun:
         template.account(session, self.count, self.memory_bytes + self._file_bytes)
         reply.fill(parts, self.memory_bytes)
         replies.append(reply)
+
+
+def _count(partition: ReplicatedLog, run: FetchRun, records_bytes: int) -> None:
+    partition.traffic.fetches += run.count
+    partition.traffic.bytes_out += records_bytes
 
 
 class RequestLayout:
