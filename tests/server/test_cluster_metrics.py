@@ -67,18 +67,31 @@ def test_a_node_fails_and_returns(cluster: Broker) -> None:
     create(cluster, "orders", partitions=6)
     with cluster.client() as client:
         client.send_all("orders", [(b"%d" % number, b"x" * 100) for number in range(600)])
+    wait_for(lambda: is_replicated(cluster), "all replicas have all records")
+    check_all_in_sync(cluster)
 
-    def is_replicated() -> bool:
-        lags = [
-            (
-                summed(cluster, "runnel_replica_lag_records"),
-                summed(cluster, f"{REPLICAS}underreplicatedpartitions"),
-            )
-        ]
-        copied = summed(cluster, f"{TOPICS}replicationbytesin_total")
-        return lags == [(0, 0)] and copied > 0
+    failed = controller(cluster)
+    failed.kill()
+    wait_for(lambda: summed(cluster, f"{REPLICAS}underreplicatedpartitions") == 6, "a replica is missing")
+    check_without_one(cluster)
 
-    wait_for(is_replicated, "all replicas have all records")
+    failed.start()
+    wait_for(lambda: summed(cluster, f"{REPLICAS}underreplicatedpartitions") == 0, "it is in sync again")
+    assert summed(cluster, "runnel_isr_changes_total", kind="expand") >= 6
+    assert summed(cluster, f"{REPLICAS}isrexpands_total") >= 6
+    wait_for(
+        lambda: all(get(node.admin_address, "/readyz?replicas")[0] == 200 for node in cluster.nodes),
+        "every node may be stopped again",
+    )
+
+
+def is_replicated(cluster: Broker) -> bool:
+    copied = summed(cluster, f"{TOPICS}replicationbytesin_total")
+    behind = summed(cluster, "runnel_replica_lag_records")
+    return copied > 0 and behind == summed(cluster, f"{REPLICAS}underreplicatedpartitions") == 0
+
+
+def check_all_in_sync(cluster: Broker) -> None:
     samples = everywhere(cluster)
     assert sum(value(each, f"{REPLICAS}leadercount") for each in samples) == 6
     assert all(value(each, f"{REPLICAS}partitioncount") == 6 for each in samples)
@@ -95,9 +108,8 @@ def test_a_node_fails_and_returns(cluster: Broker) -> None:
         assert get(node.admin_address, "/readyz")[0] == 200
         assert get(node.admin_address, "/readyz?replicas")[0] == 200
 
-    failed = controller(cluster)
-    failed.kill()
-    wait_for(lambda: summed(cluster, f"{REPLICAS}underreplicatedpartitions") == 6, "a replica is missing")
+
+def check_without_one(cluster: Broker) -> None:
     samples = everywhere(cluster)
     assert sum(total(each, "kafka_topic_partition_under_replicated_partition") for each in samples) == 6
     assert sum(value(each, f"{REPLICAS}atminisrpartitioncount") for each in samples) == 6
@@ -117,15 +129,6 @@ def test_a_node_fails_and_returns(cluster: Broker) -> None:
         status, _, body = get(node.admin_address, "/readyz?replicas")
         assert status == 503
         assert b"orders-0 has 2 in-sync replicas" in body
-
-    failed.start()
-    wait_for(lambda: summed(cluster, f"{REPLICAS}underreplicatedpartitions") == 0, "it is in sync again")
-    assert summed(cluster, "runnel_isr_changes_total", kind="expand") >= 6
-    assert summed(cluster, f"{REPLICAS}isrexpands_total") >= 6
-    wait_for(
-        lambda: all(get(node.admin_address, "/readyz?replicas")[0] == 200 for node in cluster.nodes),
-        "every node may be stopped again",
-    )
 
 
 def test_an_unclean_election(cluster: Broker) -> None:

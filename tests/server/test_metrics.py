@@ -135,6 +135,7 @@ def test_repeated_fetches_are_counted_by_their_number(broker: Broker) -> None:
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 1_000,
             "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": 5,
         }
     )
     consumer.subscribe(["read-again"])

@@ -11,6 +11,11 @@ import logging
 from contextlib import AsyncExitStack
 from time import monotonic
 
+from runnel.broker.metrics.cluster import ClusterMetrics
+from runnel.broker.metrics.compression import CompressionMetrics
+from runnel.broker.metrics.coordinators import CoordinatorMetrics
+from runnel.broker.metrics.partitions import PartitionMetrics
+from runnel.broker.metrics.traffic import TrafficMetrics
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.readiness import reasons_not_ready, reasons_to_stay
 from runnel.controller.config_broker_node import ADMIN_LISTENERS, OFF
@@ -40,6 +45,7 @@ class Admin:
         self._settings, self._roles, self._broker = settings, roles, broker
         self.host = HostFacts(data_dir)
         self.registry = Registry(lambda bug: broker.bugs.report(bug, "a collector of metrics failed"))
+        self.registry.add(TrafficMetrics(broker))
         self.routes: dict[str, Handler] = {
             "/metrics": self._metrics,
             "/livez": self._live,
@@ -79,6 +85,16 @@ class Admin:
         self._broker.admin_addresses = tuple(bound)
         if bound:
             self._tick()
+
+    def quorum_started(self) -> None:
+        """The node has metadata."""
+        self.registry.add(ClusterMetrics(self._broker))
+        self.registry.add(PartitionMetrics(self._broker))
+
+    def broker_started(self) -> None:
+        """The node has partitions and coordinators."""
+        self.registry.add(CoordinatorMetrics(self._broker))
+        self.registry.add(CompressionMetrics(self._broker))
 
     def started(self) -> None:
         """The node serves."""

@@ -107,7 +107,7 @@ def cluster_settings(
 def admin_listeners(settings: Settings, count: int) -> list[str]:
     """The admin listeners of nodes on this machine, with ports in sequence.
 
-    Those that nobody asked for are off where their port is in use.
+    Unless they are set, those whose port is in use are off.
     """
     words = settings.words(ADMIN_LISTENERS)
     if words == [OFF]:

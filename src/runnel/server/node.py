@@ -13,11 +13,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from runnel.broker.metrics.cluster import ClusterMetrics
-from runnel.broker.metrics.compression import CompressionMetrics
-from runnel.broker.metrics.coordinators import CoordinatorMetrics
-from runnel.broker.metrics.partitions import PartitionMetrics
-from runnel.broker.metrics.traffic import TrafficMetrics
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.quorum_log import METADATA_PARTITION
@@ -185,8 +180,7 @@ class Node:
         broker.cluster_id = await self._cluster_id(broker, listeners)
         self._prepare_directory(broker)
         await start_quorum(broker, stack)
-        admin.registry.add(ClusterMetrics(broker))
-        admin.registry.add(PartitionMetrics(broker))
+        admin.quorum_started()
         listeners.serve(pipeline)
         listeners.hold_connections(lambda host: broker.gates.quotas.connection_hold_ms(host))
         listeners.accept(roles.controller_listeners)
@@ -194,30 +188,34 @@ class Node:
             self._watch_quorum(broker, stack)
         if roles.is_broker:
             await start_broker(broker, stack)
-            admin.registry.add(CoordinatorMetrics(broker))
-            admin.registry.add(CompressionMetrics(broker))
+            admin.broker_started()
         stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
         if keyring is not None:
             stack.push_async_callback(_ended, asyncio.create_task(self._refresh_master_keys(disk)))
         self._start_audit_topic(stack)
+        await self._serve_clients(broker, listeners, stack)
+        stack.callback(LoopProbe(broker.loop_pauses).close)
+        admin.started()
+        # Before anything else ends.
+        stack.callback(admin.stopping)
+
+    async def _serve_clients(self, broker: Broker, listeners: Listeners, stack: AsyncExitStack) -> None:
+        """Accept the connections of clients; the stack ends that in the order of a clean shutdown."""
+        is_broker = self.roles.is_broker
         stack.push_async_callback(listeners.close)
-        if roles.is_broker:
+        if is_broker:
             # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
             stack.callback(broker.groups.stop)
             stack.callback(broker.transactions.stop)
         # With the certificates of dynamic configs, which are known now.
         await asyncio.gather(*self._tls_reloads)
-        listeners.accept(roles.broker_listeners)
+        listeners.accept(self.roles.broker_listeners)
         # Leadership is handed over while the other controllers can still reach this one.
         stack.push_async_callback(broker.quorum.close)
-        if roles.is_broker:
+        if is_broker:
             stack.push_async_callback(leave_cluster, broker)
         # While this node leads its partitions.
         stack.push_async_callback(self._flush_audit_topic)
-        stack.callback(LoopProbe(broker.loop_pauses).close)
-        admin.started()
-        # Before anything else ends.
-        stack.callback(admin.stopping)
 
     async def _start_admin(
         self, broker: Broker, disk: DataDirectory, listeners: Listeners, stack: AsyncExitStack
@@ -237,7 +235,6 @@ class Node:
                 lambda: {} if tls is None else tls.expiries,
             )
         )
-        admin.registry.add(TrafficMetrics(broker))
         return admin
 
     def _advertise(self, broker: Broker, listeners: Listeners) -> None:

@@ -6,7 +6,8 @@ from runnel.broker.metrics.series import ROWS_PER_STEP, TOPIC_SERIES_MAX
 from runnel.broker.runtime.broker import Broker
 from runnel.model.ids import NO_LEADER
 from runnel.observe.metrics import Family, LatencyCounts, Sample, one
-from runnel.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from runnel.raft.leader import Leader
+from runnel.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _STATS = "kafka_controller_controllerstats_"

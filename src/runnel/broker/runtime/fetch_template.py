@@ -32,6 +32,7 @@ from runnel.messages.fetch import (
 )
 from runnel.model.errors import ApiError
 from runnel.model.limits import FETCH_WAIT_MS_MAX
+from runnel.observe.counters import TopicTraffic
 from runnel.ports.disk import FileSlice, NotResident, Slice
 from runnel.ports.service import Parts, Reply, Session
 from runnel.wire import decode, encoded, is_flexible
@@ -175,11 +176,10 @@ class FetchTemplate:
         partition = self._partition()
         if after - start != size or partition is None or self._broker.gates.quotas.limits(session):
             return start
-        run = FetchRun()
+        run = FetchRun(partition.traffic)
         limits = self._limits(partition)
         match, read, head, tail = self._match, self._read, self._head, self._after
         in_session = self._session_id != NO_SESSION
-        records_bytes = 0
         position = start
         while after <= end and run.count < count_max and run.memory_bytes < RUN_BYTES_MAX:
             if run.count and _READ_SIZE(buffer, position)[0] != size:
@@ -194,7 +194,6 @@ class FetchTemplate:
             if not records.parts:
                 if self._waits_for_any:
                     run.add_to(replies, session, self)
-                    _count(partition, run, records_bytes)
                     frame = buffer[start:after]
                     replies.append(self._wait(frame, session, correlation_id, partition, offset))
                     return after
@@ -202,12 +201,10 @@ class FetchTemplate:
             if in_session:
                 self._advance_session(partition, offset)
             run.add(head(correlation_id, limits, records.size_bytes), records, tail)
-            records_bytes += records.size_bytes
             position = after
             start = after + 4
             after = start + size
         run.add_to(replies, session, self)
-        _count(partition, run, records_bytes)
         return position
 
     def _partition(self) -> ReplicatedLog | None:
@@ -317,7 +314,9 @@ class FetchTemplate:
         partition.traffic.fetches += 1
         partition.traffic.bytes_out += found.size_bytes
         if found.parts:
-            self._broker.events.delivered(found.parts[0], self._broker.clock.now_ms())
+            first = found.parts[0]
+            assert isinstance(first, bytes)
+            self._broker.events.delivered(first, self._broker.clock.now_ms())
         body = self._head(0, limits, found.size_bytes)[9 if self._is_flexible else 8 :]
         return Encoded(b"".join((body, *found.parts, self._after)))  # type: ignore[arg-type]
 
@@ -352,9 +351,11 @@ UNDECIDED = Undecided()
 class FetchRun:
     """Consecutive responses of one connection, sent together."""
 
-    __slots__ = ("_file_bytes", "_parts", "count", "memory_bytes")
+    __slots__ = ("_file_bytes", "_parts", "_records_bytes", "_traffic", "count", "memory_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, traffic: TopicTraffic) -> None:
+        self._traffic = traffic
+        self._records_bytes = 0
         self.count = 0
         self.memory_bytes = 0
         self._file_bytes = 0
@@ -364,6 +365,7 @@ class FetchRun:
         """Add a response."""
         self.count += 1
         self._parts += (head, *found.parts, tail)
+        self._records_bytes += found.size_bytes
         self.memory_bytes += len(head) + found.size_bytes + len(tail)
         if type(found.parts[0]) is not bytes:
             file_bytes = sum(part.length for part in found.parts if isinstance(part, FileSlice))
@@ -381,13 +383,10 @@ class FetchRun:
             # Each is below SENDFILE_BYTES_MIN: copying is cheaper than sending pieces.
             parts = [b"".join(parts)]  # type: ignore[arg-type]
         template.account(session, self.count, self.memory_bytes + self._file_bytes)
+        self._traffic.fetches += self.count
+        self._traffic.bytes_out += self._records_bytes
         reply.fill(parts, self.memory_bytes)
         replies.append(reply)
-
-
-def _count(partition: ReplicatedLog, run: FetchRun, records_bytes: int) -> None:
-    partition.traffic.fetches += run.count
-    partition.traffic.bytes_out += records_bytes
 
 
 class RequestLayout:

@@ -162,13 +162,12 @@ class Pipeline:
             if not is_large:
                 frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
-        version = header.api_version
         request = None if is_large else _decoded_inline(route, frame, header)
         reply = Reply()
         call = Call(
             self.broker,
             session,
-            version,
+            header.api_version,
             header.client_id,
             header.correlation_id,
             route,
