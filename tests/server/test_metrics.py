@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,19 @@ def log_bytes(broker: Broker, topic: str) -> int:
     """The size of the segments of a topic."""
     assert broker.data_dir is not None
     return sum(path.stat().st_size for path in Path(broker.data_dir).glob(f"{topic}-*/*.log"))
+
+
+def exposed(broker: Broker) -> dict[str, str]:
+    """The types of all metrics, by name."""
+    text = get(broker.admin_address, "/metrics")[2].decode()
+    return dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE "))
+
+
+def documented() -> dict[str, str]:
+    """The types of the metrics in the table of the documentation, by name."""
+    page = (Path(__file__).parents[2] / "docs" / "OBSERVABILITY.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if re.match(r"\| `(kafka|runnel|process)_", line)]
+    return {name: row[1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 
 
 def produce(bootstrap: str, topic: str, count: int, **options: object) -> None:
@@ -347,6 +361,8 @@ def test_traffic_over_tls_is_counted_as_any_other(tmp_path: Path) -> None:
         assert value(samples, f"{TOPICS}bytesin_total", topic="sealed") == log_bytes(broker, "sealed")
         assert value(samples, "runnel_request_seconds_count", api="Produce") == 500
         assert value(samples, "runnel_certificate_expiry_timestamp_seconds", listener="SSL") > 1_700_000_000
+        # The active controller of a broker with TLS shows every metric there is.
+        assert exposed(broker) == documented()
 
 
 def test_the_text_is_made_once_for_all_that_ask_within_a_second(

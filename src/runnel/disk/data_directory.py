@@ -272,10 +272,6 @@ class DataDirectory:
         """Syncs of logs that failed."""
         return self._commit.failures
 
-    def failed_logs(self) -> int:
-        """The number of logs that take no writes because of a failure."""
-        return sum(log.failure is not None for log in self._logs.values())
-
     def upkeep(self, now_ms: int) -> None:
         self._upkeep.run(now_ms)
         self._power_failures.store_soon()

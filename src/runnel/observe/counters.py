@@ -120,6 +120,8 @@ class Traffic:
 class RequestCounts:
     """The requests of each API: how long they took, and their errors."""
 
+    __slots__ = ("_now", "by_api", "errors")
+
     def __init__(self, api_keys: "list[int]", now: Callable[[], float]) -> None:
         """`now` is the monotonic clock, in seconds. Requests of other APIs are counted as one, -1."""
         self._now = now
@@ -138,8 +140,9 @@ class RequestCounts:
         began: float,
     ) -> None:
         """Implements `ports.gates.Accounting`."""
-        row = self.by_api.get(api_key)
-        if row is None:
+        try:
+            row = self.by_api[api_key]
+        except KeyError:
             row = self.by_api[-1]
         # As LatencyCounts.add, without the cost of a call.
         elapsed = self._now() - began

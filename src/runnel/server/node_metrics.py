@@ -83,12 +83,6 @@ class NodeMetrics:
             failure is not None,
         )
         yield one(
-            "runnel_failed_logs",
-            "gauge",
-            "Logs that take no writes because of a failure.",
-            disk.failed_logs(),
-        )
-        yield one(
             "runnel_fsync_seconds",
             "histogram",
             "Duration of the fdatasync calls for logs.",

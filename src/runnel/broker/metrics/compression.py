@@ -68,13 +68,14 @@ class CompressionMetrics:
 
     def _chosen(self) -> list[str]:
         """Topics that were written to since they were sampled, those first that waited for longest."""
+        if len(self._broker.traffic) > TOPIC_SERIES_MAX:
+            self._samples.clear()
+            self._sampled.clear()
+            return []
         traffic = dict(self._broker.traffic.topics())
         for topic in self._sampled.keys() - traffic.keys():
             del self._sampled[topic]
             self._samples.pop(topic, None)
-        if len(traffic) > TOPIC_SERIES_MAX:
-            self._samples.clear()
-            return []
         unsampled = [
             topic for topic, counts in traffic.items() if topic not in self._sampled and counts.bytes_in
         ]

@@ -60,6 +60,7 @@ class Found:
     at_min_isr: int = 0
     reassigning: int = 0
     late_transactions: int = 0
+    failed_logs: int = 0
 
 
 class PartitionMetrics:
@@ -91,6 +92,7 @@ class PartitionMetrics:
         labels: Labels = (("topic", partition.name.topic), ("partition", str(partition.name.partition)))
         if found.has_series:
             found.sizes.append((labels, size_bytes))
+        found.failed_logs += log.failure is not None
         open_ms = log.open_transaction_ms
         found.late_transactions += open_ms is not None and open_ms > late_ms
         leader = partition.replica
@@ -172,6 +174,12 @@ class PartitionMetrics:
             "counter",
             "Changes of the ISRs of partitions led here.",
             (((("kind", "expand"),), expands), ((("kind", "shrink"),), shrinks)),
+        )
+        yield one(
+            "runnel_failed_logs",
+            "gauge",
+            "Logs of partitions that take no writes because of a failure.",
+            found.failed_logs,
         )
         yield one("runnel_log_bytes", "gauge", "Size of all logs on this node.", found.size_bytes)
         yield one(

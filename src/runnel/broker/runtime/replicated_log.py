@@ -445,21 +445,33 @@ class ReplicatedLog(CopiedLog):
         """`stage` for several batches of clients; a rejected batch does not affect the others."""
         if not self.takes_writes:
             return [self._not_leader()] * len(batches)
-        log, counts = self.log, self.traffic.batches
+        log = self.log
         end_offset = log.end_offset
         outcomes = log.stage_all(batches, self.replica.epoch, now_ms)
-        size_bytes = 0
+        size_bytes = count = 0
         for records, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, Staged):
                 if outcome.duplicate:
                     self._duplicated(outcome)
                 else:
                     size_bytes += len(records)
-                    counts[(outcome.last_offset - outcome.base_offset).bit_length()] += 1
-        if size_bytes:
-            self.traffic.records_in += log.end_offset - end_offset
+                    count += 1
+        if count:
+            self._count(outcomes, count, log.end_offset - end_offset)
             self._touch(size_bytes)
         return outcomes
+
+    def _count(self, outcomes: list[Staged | ApiError], count: int, records: int) -> None:
+        """Count the batches that were staged, and their records."""
+        traffic = self.traffic
+        traffic.records_in += records
+        if records == count:
+            # Most small batches have one record.
+            traffic.batches[0] += count
+            return
+        for outcome in outcomes:
+            if isinstance(outcome, Staged) and not outcome.duplicate:
+                traffic.batches[(outcome.last_offset - outcome.base_offset).bit_length()] += 1
 
     def _touch(self, size_bytes: int) -> None:
         self.appended_bytes += size_bytes
