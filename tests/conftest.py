@@ -20,6 +20,10 @@ settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ["SPARK_SUBMIT_OPTS"] = QUICK_START
 
+# Tests run side by side, and the default port of the admin listener is one: brokers in processes of their own
+# have none, unless a test asks for it.
+os.environ["RUNNEL_SET_ADMIN_LISTENERS"] = "off"
+
 SLOW_TIMEOUT_S = 600
 TEARDOWN_TIMEOUT_S = 300
 JVM_FIXTURES = {"spark", "apache_kafka"}

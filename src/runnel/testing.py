@@ -20,6 +20,7 @@ from types import TracebackType
 
 from runnel.client.loop_thread import LoopThread, fastest_loop
 from runnel.client.sync import SyncClient
+from runnel.controller.config_broker_node import ADMIN_LISTENERS, OFF
 from runnel.server.node import Node
 
 SETTINGS = {
@@ -47,6 +48,11 @@ class BrokerNode:
     def data_dir(self) -> str:
         """Its data directory."""
         return self.settings["log.dirs"]
+
+    @property
+    def admin_address(self) -> str | None:
+        """The address of its admin listener, as host:port; None if it is off, or does not run."""
+        return None if self._node is None else self._node.admin_address
 
     @property
     def is_running(self) -> bool:
@@ -104,13 +110,20 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
         security_protocol: str = "PLAINTEXT",
+        admin: bool = False,
     ) -> None:
         """`settings` are broker settings by their Kafka names. A given `data_dir` is kept at the end.
 
         All listeners use the security protocol; SSL needs `ssl.keystore.location` or the like in `settings`.
         With several `nodes`, each is a broker and a controller; the ports follow `port`, or are free ones.
+        `admin`: each node serves metrics and health at its `admin_address`.
         """
-        self.settings = {**SETTINGS, **{name: _text(value) for name, value in (settings or {}).items()}}
+        listeners = {ADMIN_LISTENERS: f"{_authority(host)}:0" if admin else OFF}
+        self.settings = {
+            **SETTINGS,
+            **listeners,
+            **{name: _text(value) for name, value in (settings or {}).items()},
+        }
         self.host = host
         self.security_protocol = security_protocol
         self.port = port
@@ -129,6 +142,11 @@ class Broker:
             return f"{self.host}:{self.port}"
         listeners = (node.settings["listeners"].split(",")[0] for node in self.nodes)
         return ",".join(listener.partition("://")[2] for listener in listeners)
+
+    @property
+    def admin_address(self) -> str | None:
+        """The address of the first node's admin listener, as host:port; None if it is off."""
+        return self.nodes[0].admin_address if self.nodes else None
 
     def start(self) -> "Broker":
         """Start; on return all nodes accept requests."""
@@ -229,6 +247,10 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
+
+
+def _authority(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _text(value: object) -> str:

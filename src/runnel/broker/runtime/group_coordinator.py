@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from runnel.broker.runtime.group_cluster import GroupCluster
@@ -16,7 +16,9 @@ from runnel.coordinator.contract import CoordinatorResult
 from runnel.coordinator.group.context import NOT_PARKED, RequestContext
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
+from runnel.coordinator.group.sync import Assigned
 from runnel.model.errors import ApiError
+from runnel.schemas.group import ConsumerGroupTargetAssignmentMetadataKey, OffsetCommitKey
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -103,7 +105,19 @@ class GroupCoordinator(Shards[GroupShard]):
             self._broker.timers,
             settings["offsets.commit.timeout.ms"],
             settings["offsets.topic.compression.codec"],
+            on_appended=self._count,
         )
+
+    def _count(self, decision: CoordinatorResult[Any]) -> None:
+        """Count the commits and the rebalances of which records were appended."""
+        events = self._broker.events
+        if isinstance(decision.continuation, Assigned):
+            events.rebalances["classic"] += 1
+        for record in decision.records:
+            if type(record.key) is OffsetCommitKey:
+                events.commits += record.value is not None
+            elif type(record.key) is ConsumerGroupTargetAssignmentMetadataKey:
+                events.rebalances["consumer"] += record.value is not None
 
     def _loaded(self, driver: GroupDriver, replayed_offset: int) -> None:
         driver.loaded(replayed_offset)

@@ -28,6 +28,13 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class LogFormat(StrEnum):
+    """How log messages are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -69,6 +76,18 @@ Workers = Annotated[
         help="Number of brokers on this host, one per core: ids, ports and data directories in sequence.",
     ),
 ]
+AdminOption = Annotated[
+    str | None,
+    typer.Option(
+        "--admin",
+        envvar="RUNNEL_ADMIN",
+        metavar="HOST:PORT|off",
+        help="Address of metrics and health (HTTP). Default: 127.0.0.1:9644, if that port is free.",
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat, typer.Option(envvar="RUNNEL_LOG_FORMAT", help="Format of the log on standard error.")
+]
 LogLevelOption = Annotated[
     LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="Log level on standard error.")
 ]
@@ -81,7 +100,9 @@ def serve(
     settings: Settings = None,
     config: Config = None,
     workers: Workers = 1,
+    admin: AdminOption = None,
     log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM. SIGHUP reads certificates and keys again.
 
@@ -94,16 +115,21 @@ def serve(
     Example: runnel serve --config server.properties
 
     Example: runnel serve --workers 4
-    """
-    import logging
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    Example: runnel serve --admin 0.0.0.0:9644 --log-format json
+    """
+    from runnel.controller.config_broker_node import ADMIN_LISTENERS
+    from runnel.server.log_format import configure_logging
+
+    configure_logging(log_level, is_json=log_format is LogFormat.JSON)
     static = static_options(data_dir, listen, node_id, settings, config)
+    if admin is not None:
+        static[ADMIN_LISTENERS] = admin
     if workers > 1:
         from runnel.server.cli.supervised import run_nodes
         from runnel.server.local_nodes import worker_settings
 
-        run_nodes(worker_settings(static, workers), log_level)
+        run_nodes(worker_settings(static, workers), log_level, log_format)
     else:
         from runnel.server.cli.session import run
 

@@ -12,15 +12,15 @@ from runnel.server.process import READY_PREFIX
 from runnel.server.supervisor import NodeFailed, Supervisor
 
 
-def run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str) -> None:
+def run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str, log_format: str = "text") -> None:
     """Start nodes as processes of their own, print their addresses, and stop them at the end."""
-    run(_run_nodes(nodes, log_level))
+    run(_run_nodes(nodes, log_level, log_format))
 
 
-async def _run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str) -> None:
+async def _run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str, log_format: str) -> None:
     # After a second Ctrl-C the nodes stop by themselves.
     stop = stop_signal()
-    supervisor = Supervisor(nodes, log_level=log_level, report=_report)
+    supervisor = Supervisor(nodes, log_level=log_level, log_format=log_format, report=_report)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, supervisor.reload)
     starting = asyncio.create_task(supervisor.start())
     stopping = asyncio.create_task(stop.wait())
