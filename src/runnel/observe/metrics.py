@@ -7,9 +7,9 @@ Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Family:
-    """All samples of one metric."""
+    """All samples of one metric. The samples may be computed one by one while they are rendered."""
 
     name: str
     kind: str
@@ -18,4 +18,5 @@ class Family:
     samples: Iterable[Sample]
 
 
-Collector = Callable[[], Iterable[Family]]
+Collector = Callable[[], Iterable[Family | None]]
+"""Reads metrics. It may yield None wherever its work can be interrupted for a moment."""

@@ -1,9 +1,10 @@
 """The lag of groups as metrics, with the names of kafka_exporter and kafka-lag-exporter."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from runnel.observe.lag.lag import PartitionLag
-from runnel.observe.lag.report import GroupLag
+from runnel.observe.lag.report import Evaluate, GroupLag
 from runnel.observe.metrics import Family, Labels, Sample
 
 SERIES_MAX = 5000
@@ -11,18 +12,23 @@ SERIES_MAX = 5000
 
 
 class LagFamilies:
-    """The families of one scrape; groups are evaluated when their first sample is read, and once."""
+    """The families of one scrape."""
 
-    def __init__(
-        self, groups: Iterable[str], evaluate: Callable[[str], GroupLag | None], position_count: int
-    ) -> None:
-        self._groups = list(groups)
+    def __init__(self, groups: Iterable[str], evaluate: Evaluate, position_count: int) -> None:
+        self._ids = list(groups)
         self._evaluate = evaluate
-        self._known: dict[str, GroupLag | None] = {}
+        self._groups: list[GroupLag] = []
+        self._by_topic: dict[tuple[str, str], int] = {}
+        """The lag in records by group and topic."""
         self._has_partitions = position_count <= SERIES_MAX
 
-    def families(self) -> Iterator[Family]:
-        """All families; those without samples as well."""
+    def families(self) -> Iterator[Family | None]:
+        """All families; None where the work can be interrupted."""
+        for group_id in self._ids:
+            group = yield from self._evaluate(group_id)
+            if group is not None:
+                self._add(group)
+            yield None
         if self._has_partitions:
             yield Family(
                 "kafka_consumergroup_current_offset",
@@ -46,7 +52,10 @@ class LagFamilies:
             "kafka_consumergroup_lag_sum",
             "gauge",
             "Records between the committed offsets of a group and the end of a topic.",
-            self._by_topic(),
+            [
+                ((("consumergroup", group_id), ("topic", topic)), records)
+                for (group_id, topic), records in self._by_topic.items()
+            ],
         )
         yield from self._of_groups()
 
@@ -82,16 +91,16 @@ class LagFamilies:
             self._by_group("group", lambda group: group.unknown),
         )
 
-    def _all(self) -> Iterator[GroupLag]:
-        for group_id in self._groups:
-            if group_id not in self._known:
-                self._known[group_id] = self._evaluate(group_id)
-            group = self._known[group_id]
-            if group is not None:
-                yield group
+    def _add(self, group: GroupLag) -> None:
+        for lag in group.partitions:
+            if lag.lag is not None:
+                name = (group.facts.id, lag.topic)
+                self._by_topic[name] = self._by_topic.get(name, 0) + lag.lag
+        # Not kept if there are too many to be shown.
+        self._groups.append(group if self._has_partitions else replace(group, partitions=()))
 
     def _by_partition(self, label: str, value: Callable[[PartitionLag], float | None]) -> Iterator[Sample]:
-        for group in self._all():
+        for group in self._groups:
             for lag in group.partitions:
                 known = value(lag)
                 if known is not None:
@@ -102,23 +111,14 @@ class LagFamilies:
                     )
                     yield labels, known
 
-    def _by_topic(self) -> Iterator[Sample]:
-        for group in self._all():
-            sums: dict[str, int] = {}
-            for lag in group.partitions:
-                if lag.lag is not None:
-                    sums[lag.topic] = sums.get(lag.topic, 0) + lag.lag
-            for topic, records in sums.items():
-                yield (("consumergroup", group.facts.id), ("topic", topic)), records
-
     def _by_group(self, label: str, value: Callable[[GroupLag], float | None]) -> Iterator[Sample]:
-        for group in self._all():
+        for group in self._groups:
             known = value(group)
             if known is not None:
                 yield ((label, group.facts.id),), known
 
     def _verdicts(self) -> Iterator[Sample]:
-        for group in self._all():
+        for group in self._groups:
             yield (("group", group.facts.id), ("verdict", group.verdict.value)), 1
 
 

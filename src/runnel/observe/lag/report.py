@@ -1,9 +1,10 @@
 """Groups with their lag, verdict and forecast, as values and as JSON."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from runnel.observe.lag.lag import Now, PartitionLag, partition_lag
 from runnel.observe.lag.partitions import GroupPosition, TrackedGroup
@@ -12,6 +13,10 @@ from runnel.observe.lag.verdict import NEVER, Position, Verdict, forecast_of, la
 LIMIT_DEFAULT = 1000
 LIMIT_MAX = 10_000
 """Groups per response."""
+
+
+SLICE = 500
+"""Partitions that are evaluated at a time: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +47,27 @@ class GroupLag:
     """The number of committed offsets without a lag in seconds."""
 
 
-def group_lag(facts: GroupFacts, group: TrackedGroup | None, now: Now) -> GroupLag:
-    """Evaluate a group; None has no committed offsets."""
+Evaluating: TypeAlias = Generator[None, None, GroupLag | None]
+Evaluate: TypeAlias = Callable[[str], Evaluating]
+"""Evaluates a group by its id, in slices; None if it is gone."""
+
+
+def evaluation(facts: GroupFacts, group: TrackedGroup | None, now: Now) -> Generator[None, None, GroupLag]:
+    """Evaluate a group, None of which has no committed offsets; yields after each slice."""
     partitions: list[PartitionLag] = []
     verdicts: list[Verdict] = []
     forecasts: list[float | None] = []
-    for position in () if group is None else group.all():
+    for position in [] if group is None else list(group.all()):
         lag = partition_lag(position, now)
         partitions.append(lag)
-        if lag.lag is None:
+        if lag.lag is not None:
+            verdict, forecast = _judge(position, lag, now)
+            verdicts.append(verdict)
+            forecasts.append(forecast)
+        else:
             forecasts.append(None)
-            continue
-        verdict, forecast = _judge(position, lag, now)
-        verdicts.append(verdict)
-        forecasts.append(forecast)
+        if len(partitions) % SLICE == 0:
+            yield
     partitions.sort(key=lambda lag: (lag.topic, lag.partition))
     known = [lag.lag_ms for lag in partitions if lag.lag_ms is not None]
     records = [lag.lag for lag in partitions if lag.lag is not None]
@@ -81,39 +93,78 @@ def _judge(position: GroupPosition, lag: PartitionLag, now: Now) -> tuple[Verdic
     return verdict, forecast_of(commits, current, verdict)
 
 
-def page(group_ids: Iterable[str], query: dict[str, list[str]]) -> tuple[list[str], str | None]:
-    """The groups that a query names, in order, and where the next page begins after. Raises ValueError."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The groups of a response."""
+
+    groups: Sequence[str]
+    after: str | None = None
+    """There are more: those after this one."""
+    has_partitions: bool = True
+
+
+def page(group_ids: Iterable[str], query: Mapping[str, Sequence[str]]) -> Page:
+    """The groups that a query asks for, in order. Raises ValueError if it is invalid.
+
+    `group` names groups; without it all are returned, at most `limit`, those `after` a name. With
+    `partitions=0`, partitions are left out.
+    """
     known = sorted(group_ids)
+    has_partitions = query.get("partitions", ["1"])[-1] != "0"
     if "group" in query:
         wanted = set(query["group"])
-        return [group_id for group_id in known if group_id in wanted], None
+        return Page([group_id for group_id in known if group_id in wanted], None, has_partitions)
     limit = int(query.get("limit", [str(LIMIT_DEFAULT)])[-1])
     if not 1 <= limit <= LIMIT_MAX:
         raise ValueError(f"limit must be between 1 and {LIMIT_MAX}, not {limit}")
-    after = query.get("after", [""])[-1]
-    later = [group_id for group_id in known if group_id > after]
-    return later[:limit], later[limit - 1] if len(later) > limit else None
+    later = known[bisect_right(known, query.get("after", [""])[-1]) :]
+    return Page(later[:limit], later[limit - 1] if len(later) > limit else None, has_partitions)
 
 
-def json_of(
-    groups: Iterable[str], evaluate: Callable[[str], GroupLag | None], as_of_ms: int, after: str | None
-) -> Iterator[bytes]:
-    """The response to a query, group by group; groups that are gone meanwhile are left out."""
-    yield f'{{"as_of_ms":{as_of_ms},"groups":['.encode()
+def json_of(shown: Page, evaluate: Evaluate, head: Mapping[str, Any]) -> Iterator[bytes]:
+    """A response: the fields of `head`, and the groups. Pieces are empty where work can be interrupted."""
+    yield (_compact({**head, "after": shown.after}).removesuffix("}") + ',"groups":[').encode()
     separator = b""
-    for group_id in groups:
-        group = evaluate(group_id)
+    for group_id in shown.groups:
+        group = yield from _with_pauses(evaluate(group_id))
         if group is None:
-            # Something for each, as the event loop serves others in between.
-            yield b""
             continue
-        yield separator + json.dumps(group_json(group), separators=(",", ":")).encode()
+        yield separator
+        yield from _group_text(group, shown.has_partitions)
         separator = b","
-    yield (f'],"after":{json.dumps(after)}}}').encode()
+    yield b"]}"
+
+
+def _with_pauses(
+    evaluating: Generator[None, None, GroupLag | None],
+) -> Generator[bytes, None, GroupLag | None]:
+    while True:
+        try:
+            next(evaluating)
+        except StopIteration as end:
+            result: GroupLag | None = end.value
+            return result
+        yield b""
+
+
+def _group_text(group: GroupLag, has_partitions: bool) -> Iterator[bytes]:
+    text = _compact(group_json(group))
+    if not has_partitions:
+        yield text.encode()
+        return
+    yield (text.removesuffix("}") + ',"partitions":[').encode()
+    for start in range(0, len(group.partitions), SLICE):
+        part = ",".join(_compact(partition_json(lag)) for lag in group.partitions[start : start + SLICE])
+        yield ("," + part if start else part).encode()
+    yield b"]}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def group_json(group: GroupLag) -> dict[str, Any]:
-    """A group as JSON."""
+    """A group as JSON, without its partitions."""
     forecast = group.forecast_seconds
     return {
         "group": group.facts.id,
@@ -126,18 +177,19 @@ def group_json(group: GroupLag) -> dict[str, Any]:
         "forecast": forecast_word(forecast),
         "forecast_seconds": None if forecast is None or forecast == NEVER else round(forecast, 1),
         "unknown": group.unknown,
-        "partitions": [
-            {
-                "topic": lag.topic,
-                "partition": lag.partition,
-                "committed": lag.committed,
-                "end": lag.end,
-                "lag": lag.lag,
-                "lag_seconds": _seconds(lag.lag_ms),
-                "reason": lag.reason,
-            }
-            for lag in group.partitions
-        ],
+    }
+
+
+def partition_json(lag: PartitionLag) -> dict[str, Any]:
+    """A partition of a group as JSON."""
+    return {
+        "topic": lag.topic,
+        "partition": lag.partition,
+        "committed": lag.committed,
+        "end": lag.end,
+        "lag": lag.lag,
+        "lag_seconds": _seconds(lag.lag_ms),
+        "reason": lag.reason,
     }
 
 
