@@ -84,8 +84,8 @@ async def _list(cluster: "Cluster") -> list[dict[str, Any]]:
 def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
     """Describe a group: members, assignments, committed offsets, and lag in records and in time.
 
-    Classic and consumer groups (KIP-848) are shown alike; only consumer groups have epochs. "Behind" is the age
-    of the first unread record since its append or, where the coordinator cannot tell, by its timestamp.
+    Classic and consumer groups (KIP-848) are shown alike; only consumer groups have epochs. "Behind" is the
+    age of the first unread record since its append or, if the coordinator cannot tell, by its timestamp.
 
     Example: runnel group describe billing
     """
