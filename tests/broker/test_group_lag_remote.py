@@ -149,12 +149,8 @@ def test_a_leader_that_does_not_answer(tmp_path):
         peers.unreachable.add("ListOffsets")
         await pair.commit(p0=0, p1=0)
         rows = await pair.until(lambda rows: len(rows) == 2 and "broker 2" in str(rows[1]["reason"]))
-        assert (rows[0]["end"], rows[1]["end"], rows[1]["lag"], rows[1]["lag_seconds"]) == (
-            0,
-            None,
-            None,
-            None,
-        )
+        assert rows[0]["end"] == 0
+        assert (rows[1]["end"], rows[1]["lag"], rows[1]["lag_seconds"]) == (None, None, None)
         peers.unreachable.clear()
         # A request without an answer delays no other sample, and is not repeated.
         peers.silent.add("ListOffsets")
