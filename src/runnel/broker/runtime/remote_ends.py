@@ -4,6 +4,7 @@ The requests are those of consumers, so that any broker of Kafka's protocol answ
 series of requests in flight; one that does not respond delays no other.
 """
 
+import asyncio
 from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
@@ -85,12 +86,13 @@ class RemoteEnds:
         # As of when the requests are sent: a record that is not in the answer was appended later.
         step, at_ms = self._tracker.next_step(), self._broker.clock.monotonic_ms()
         channel = self._broker.links.to(leader, PURPOSE)
-        sent = [
-            channel.send(_ends_request(partitions, isolation), timeout_ms=TIMEOUT_MS)
-            for isolation in (READ_UNCOMMITTED, READ_COMMITTED)
-        ]
-        ends, errors = _offsets(await sent[0])
-        stable, _ = _offsets(await sent[1])
+        answers = await asyncio.gather(
+            *(
+                channel.send(_ends_request(partitions, isolation), timeout_ms=TIMEOUT_MS)
+                for isolation in (READ_UNCOMMITTED, READ_COMMITTED)
+            )
+        )
+        (ends, errors), (stable, _) = map(_offsets, answers)
         for partition in partitions:
             name = (partition.topic, partition.index)
             if name in ends:

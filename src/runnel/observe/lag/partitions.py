@@ -1,8 +1,7 @@
 """A partition with committed offsets, as its leader reports it, and the position of a group in it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from runnel.observe.lag.first_unread import FirstUnread
 from runnel.observe.lag.timeline import Timeline
@@ -33,8 +32,7 @@ class CommittedOffset(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(NamedTuple):
     """What the leader of a partition reports."""
 
     end: int

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import walk_headers
 from runnel.client.admin_listener import admin_address, get_json
 from runnel.client.cluster import Cluster
@@ -18,7 +19,7 @@ from runnel.client.cluster_admin import ClusterAdmin
 from runnel.client.errors import BrokerError, ClientError, check
 from runnel.client.groups import Groups
 from runnel.client.offsets import READ_COMMITTED, end_offsets
-from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.observe.lag.first_unread import FirstUnread, first_unread
@@ -26,6 +27,8 @@ from runnel.observe.lag.first_unread import FirstUnread, first_unread
 FETCH_BYTES = 64 * 1024
 LOOKUPS_MAX = 200
 """First unread records that a command reads; others have no lag in seconds."""
+FETCHES_MAX = 10
+"""Fetches for one of them: what comes first may be aborted."""
 CONCURRENT_MAX = 8
 
 PAGES_MAX = 100
@@ -102,24 +105,34 @@ async def _exists(cluster: Cluster, partition: TopicPartition) -> bool:
 
 
 async def _first_unread(cluster: Cluster, partition: TopicPartition, offset: int) -> FirstUnread | None:
+    """The first record that consumers with read_committed receive; None if it is not found."""
+    try:
+        for _ in range(FETCHES_MAX):
+            data = await _fetch(cluster, partition, offset)
+            records = memoryview(data.records or b"")
+            batches = [records[at : at + header.size_bytes] for at, header in walk_headers(records)]
+            aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
+            found = first_unread(batches, offset, aborted)
+            if found.timestamp_ms is not None or not batches:
+                return found
+            offset = found.offset
+    except (ClientError, CorruptBatch):
+        pass
+    return None
+
+
+async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> PartitionData:
     asked = FetchPartition(partition.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
         max_bytes=FETCH_BYTES,
         isolation_level=READ_COMMITTED,
         topics=[FetchTopic(partition.topic, partitions=[asked])],
     )
-    try:
-        leader = await cluster.leader(partition)
-        response = await cluster.send_to_node(leader, request, FetchResponse)
-        check(response.error_code, f"reading {partition}")
-        data = response.responses[0].partitions[0]
-        check(data.error_code, f"reading {partition}")
-        records = memoryview(data.records or b"")
-        batches = [records[at : at + header.size_bytes] for at, header in walk_headers(records)]
-        aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-        return first_unread(batches, offset, aborted)
-    except ClientError:
-        return None
+    response = await cluster.send_to_node(await cluster.leader(partition), request, FetchResponse)
+    check(response.error_code, f"reading {partition}")
+    data = response.responses[0].partitions[0]
+    check(data.error_code, f"reading {partition}")
+    return data
 
 
 def _group(
