@@ -96,9 +96,10 @@ class LagWorld:
         self.appended_ms.update(dict.fromkeys(range(first, first + count), self.now_ms))
         return first
 
-    async def commit(self, offset: int, group: str = "g", topic: str = TOPIC) -> None:
+    async def commit(self, offset: int, group: str = "g", topic: str = TOPIC, **member: Any) -> None:
+        topic_id = self.broker.metadata.image.topics[topic].id
         await self._until_accepted(
-            commit_request({0: offset}, group=group, topic=topic),
+            commit_request({0: offset}, group=group, topic=topic, topic_id=topic_id, **member),
             OffsetCommitResponse,
             lambda answer: answer.topics[0].partitions[0].error_code,
         )

@@ -6,6 +6,10 @@ from random import Random
 import pytest
 
 from runnel.broker.runtime.group_lag import IDLE_INTERVAL_MS, INTERVAL_MS
+from runnel.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from runnel.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from runnel.observe.lag.partitions import BY_RECORD_TIME, NO_RECORD, OPEN_TRANSACTION
@@ -225,6 +229,34 @@ def test_lag_is_never_negative_while_groups_commit_and_producers_append(monkeypa
             assert not task.done()
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    play(monkeypatch, scenario)
+
+
+def test_groups_of_both_protocols(monkeypatch):
+    async def scenario(world: LagWorld) -> None:
+        await world.create()
+        for group in ("g", "c"):
+            await world.find(group)
+        await world.produce(records(5, 0))
+        await world.commit(3)
+        request = ConsumerGroupHeartbeatRequest(
+            "c", "m", rebalance_timeout_ms=10_000, subscribed_topic_names=[TOPIC], topic_partitions=[]
+        )
+        joined = await world.ask(request, ConsumerGroupHeartbeatResponse)
+        assert joined.error_code == 0
+        await world.commit(2, "c", generation=joined.member_epoch, member_id="m")
+        await asyncio.sleep(2 * ROUND)
+        simple, consumer = world.lag("g"), world.lag("c")
+        assert (simple["state"], simple["protocol"]) == ("Empty", "classic")
+        assert (simple["members"], simple["lag"]) == (0, 2)
+        assert (consumer["protocol"], consumer["members"], consumer["lag"]) == ("consumer", 1, 3)
+        families = {each.name: dict(each.samples) for each in world.broker.groups.lags.collect() if each}
+        assert families["kafka_consumergroup_members"] == {
+            (("consumergroup", "g"),): 0,
+            (("consumergroup", "c"),): 1,
+        }
+        assert sorted(families["kafka_consumergroup_lag_sum"].values()) == [2, 3]
 
     play(monkeypatch, scenario)
 

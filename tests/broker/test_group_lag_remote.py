@@ -143,6 +143,21 @@ def test_records_that_are_deleted(tmp_path):
     play(tmp_path, scenario)
 
 
+def test_a_coordinator_that_is_replaced_reports_nothing(tmp_path):
+    async def scenario(pair: Pair) -> None:
+        await pair.commit(p0=0, p1=0)
+        await pair.until(lambda rows: [row["end"] for row in rows] == [0, 0])
+        lags = pair.broker.groups.lags
+        await pair.brokers.change(CONSUMER_OFFSETS, 0, OTHER)
+        _, _, body = lags.answer({})
+        assert json.loads(b"".join(body))["groups"] == []
+        assert all(not list(family.samples) for family in lags.collect() if family is not None)
+        await lags.sample()
+        assert not lags.tracker.groups and not lags.tracker.partitions
+
+    play(tmp_path, scenario)
+
+
 def test_a_leader_that_does_not_answer(tmp_path):
     async def scenario(pair: Pair) -> None:
         peers = pair.brokers.peers[COORDINATOR]
