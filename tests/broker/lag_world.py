@@ -61,6 +61,8 @@ class LagWorld:
         return await self._connection.ask(request, answer)
 
     async def create(self, topic: str = TOPIC, **configs: str) -> None:
+        # Some records are old.
+        configs = {"retention_ms": "-1", **configs}
         settings = [CreatableTopicConfig(name.replace("_", "."), value) for name, value in configs.items()]
         request = CreateTopicsRequest([CreatableTopic(topic, 1, 1, configs=settings)])
         response = await self.ask(request, CreateTopicsResponse)
@@ -108,7 +110,8 @@ class LagWorld:
         """A group as the admin listener reports it."""
         status, _, body = lag_routes(self.broker)["/lag"]({"group": [group]})
         assert status == 200
-        [found] = json.loads(b"".join(body))["groups"]
+        groups: list[dict[str, Any]] = json.loads(b"".join(body))["groups"]
+        [found] = groups
         return found
 
     async def reference_ms(self, committed: int, aborted: Iterable[int] = ()) -> int:
@@ -142,7 +145,7 @@ class Transactions:
         self.producer_id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
 
     async def produce(self, records: list[Record]) -> int:
-        fields = {
+        fields: dict[str, Any] = {
             "producer_id": self.producer_id,
             "producer_epoch": self._epoch,
             "base_sequence": self._sequence,

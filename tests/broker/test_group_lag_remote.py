@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ class Pair:
     def rows(self) -> list[Row]:
         _, _, body = lag_routes(self.broker)["/lag"]({})
         [group] = json.loads(b"".join(body))["groups"]
-        return group["partitions"]
+        found: list[Row] = group["partitions"]
+        return found
 
     async def until(self, condition: Callable[[list[Row]], object]) -> list[Row]:
         """Sample until the partitions of the group are as expected."""
@@ -99,7 +101,9 @@ def test_older_records_are_fetched_for_their_timestamps(tmp_path):
         for partition in (0, 1):
             await pair.produce(partition, b"one", b"two", b"three")
         await pair.commit(p0=1, p1=1)
-        rows = await pair.until(lambda rows: all(row["lag_seconds"] is not None for row in rows))
+        rows = await pair.until(
+            lambda rows: len(rows) == 2 and all(row["lag_seconds"] is not None for row in rows)
+        )
         assert [row["reason"] for row in rows] == [BY_RECORD_TIME] * 2
         [request] = pair.brokers.peers[COORDINATOR].of(FetchRequest)
         assert request.topics[0].partitions[0].fetch_offset == 1
@@ -172,10 +176,14 @@ def test_a_leader_that_does_not_answer(tmp_path):
         sent = len(peers.of(ListOffsetsRequest))
         for number in range(1, 4):
             await pair.produce(0, b"v")
-            await pair.until(lambda rows, end=number: rows[0]["end"] == end)
+            await pair.until(partial(_ends_at, number))
         assert len(peers.of(ListOffsetsRequest)) <= sent + 2
 
     play(tmp_path, scenario)
+
+
+def _ends_at(end: int, rows: list[Row]) -> bool:
+    return bool(rows[0]["end"] == end)
 
 
 def test_requests_of_a_round_are_bounded(tmp_path, monkeypatch):

@@ -69,6 +69,12 @@ class World:
     def lag(self, group: str, topic: str, partition: int) -> PartitionLag:
         return partition_lag(self.tracker.groups[group].positions[topic][partition], self.now)
 
+    def lag_ms(self, group: str, topic: str, partition: int) -> int:
+        """The lag in time, which must be known."""
+        lag_ms = self.lag(group, topic, partition).lag_ms
+        assert lag_ms is not None
+        return lag_ms
+
     def report(self, group: str) -> GroupLag:
         evaluating = evaluation(
             GroupFacts(group, "Stable", "classic", 1), self.tracker.groups.get(group), self.now
@@ -77,4 +83,5 @@ class World:
             try:
                 next(evaluating)
             except StopIteration as end:
-                return end.value
+                found: GroupLag = end.value
+                return found

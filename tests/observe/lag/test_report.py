@@ -47,7 +47,8 @@ IDS = ["new", "caught-up", "behind"]
 def answer(world: World, **query: str | list[str]) -> dict:
     lists = {name: value if isinstance(value, list) else [value] for name, value in query.items()}
     text = b"".join(json_of(page(IDS, lists), evaluate(world), {"as_of_ms": 7}))
-    return json.loads(text)
+    found: dict = json.loads(text)
+    return found
 
 
 @pytest.mark.parametrize("slice_size", [1, 2, 500])

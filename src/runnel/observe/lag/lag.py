@@ -55,8 +55,8 @@ def partition_lag(position: GroupPosition, now: Now) -> PartitionLag:
     partition, committed = position.partition, position.offset
     ends = partition.ends
     if ends is None:
-        reason = partition.problem or NOT_OBSERVED
-        return PartitionLag(partition.topic, partition.index, committed, None, None, None, reason)
+        problem = partition.problem or NOT_OBSERVED
+        return PartitionLag(partition.topic, partition.index, committed, None, None, None, problem)
     # The commit may be newer than the observation.
     end = ends.end if partition.observed >= position.seen else max(ends.end, committed)
     lag_ms, reason = _lag_ms(position, end, now)

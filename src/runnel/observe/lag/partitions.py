@@ -144,7 +144,9 @@ class GroupPosition:
         self.found_at_ms = 0
         self.retry_ms = 0
         """After a failed lookup: when to try again."""
-        self.is_fresh = self.is_wanted = False
+        self.is_fresh = False
+        self.is_wanted = False
+        """Is the first unread record to be looked up, or is it being looked up?"""
 
     def committed(self, commit: CommittedOffset, step: int) -> None:
         """The group has committed."""

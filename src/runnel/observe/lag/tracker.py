@@ -182,15 +182,18 @@ class LagTracker:
             self._wanted[position] = None
 
     def take_wanted(self, count: int) -> list[GroupPosition]:
-        """Positions whose first unread record is to be looked up, from `first` on."""
+        """Positions whose first unread record is to be looked up, from `first` on.
+
+        Each is followed by a call of `found` or `not_found`.
+        """
         taken = list(islice(self._wanted, count))
         for position in taken:
             del self._wanted[position]
-            position.is_wanted = False
         return taken
 
     def found(self, position: GroupPosition, offset: int, found: FirstUnread, now_ms: int) -> None:
         """What was found from `offset` on, the `first` of the position at that time."""
+        position.is_wanted = False
         if not position.offset <= offset <= position.first:
             # The group has committed another offset meanwhile.
             return
@@ -201,4 +204,5 @@ class LagTracker:
 
     def not_found(self, position: GroupPosition, now_ms: int) -> None:
         """A lookup failed."""
+        position.is_wanted = False
         position.retry_ms = now_ms + RETRY_MS
