@@ -4,9 +4,9 @@
                                                   ├──▶ ends of others: ListOffsets to their leaders
                                                   └──▶ first unread records, where they have to be read
 
-The state is in memory only. After the coordinator of a group has moved, ends are observed anew: the age of a
-record that was appended before is taken from its timestamp. A broker that coordinates no groups samples
-nothing; while nothing moves, it does so every five seconds.
+The state is in memory only. A new coordinator of a group begins without it: the age of a record that was
+appended before is taken from its timestamp. A broker that coordinates no groups samples nothing; while
+nothing moves, it does so every five seconds.
 """
 
 import asyncio

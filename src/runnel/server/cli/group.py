@@ -90,7 +90,7 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
     Example: runnel group describe billing
     """
     from runnel.server.cli.lag import duration_text, forecast_text
-    from runnel.server.cli.output import print_fields, print_json, print_table
+    from runnel.server.cli.output import print_fields, print_json
     from runnel.server.cli.session import with_cluster
 
     view = with_cluster(bootstrap, lambda cluster: _describe(cluster, group))
@@ -117,8 +117,15 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
         _print_members(view["members"])
     if view["partitions"]:
         print()
-    has_notes = any(row["reason"] for row in view["partitions"])
+        _print_partitions(view["partitions"])
+
+
+def _print_partitions(rows: list[dict[str, Any]]) -> None:
+    from runnel.server.cli.lag import duration_text
+    from runnel.server.cli.output import print_table
+
     columns = ["topic", "partition", "committed", "end", "lag", "behind", "member", "client", "host"]
+    has_notes = any(row["reason"] for row in rows)
     print_table(
         [*columns, "note"] if has_notes else columns,
         [
@@ -134,7 +141,7 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
                 row["host"],
                 *([row["reason"]] if has_notes else []),
             )
-            for row in view["partitions"]
+            for row in rows
         ],
     )
 
