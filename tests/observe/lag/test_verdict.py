@@ -93,4 +93,4 @@ def test_a_window_is_the_last_commits(values):
     for each in values:
         window.add(Commit(*each))
         assert len(window) <= COMMITS_MAX
-    assert list(window) == [Commit(*each) for each in values[-COMMITS_MAX:]]
+    assert window.commits() == [Commit(*each) for each in values[-COMMITS_MAX:]]

@@ -10,7 +10,7 @@ nothing moves, it does so every five seconds.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from runnel.batch.header import read_header
@@ -39,8 +39,8 @@ IDLE_INTERVAL_MS = 5000
 IDLE_ROUNDS = 10
 """Rounds in which nothing has moved, after which they are less frequent."""
 
-PARTITIONS_PER_SLICE = 1000
-"""Ends of partitions led here, about a millisecond."""
+PARTITIONS_PER_SLICE = 500
+"""Ends of partitions that are read at a time, in one or two milliseconds; new commits count as well."""
 
 LOOKUPS_MAX = 50
 """First unread records that are being read at a time; each is a read of a thread or a fetch."""
@@ -108,11 +108,9 @@ class GroupLags:
         for _ in self.tracker.read_commits(self._commits(), now_ms):
             await asyncio.sleep(0)
         remote: dict[int, list[ObservedPartition]] = {}
-        observed = list(self.tracker.partitions.values())
-        for start in range(0, len(observed), PARTITIONS_PER_SLICE):
-            if start:
-                await asyncio.sleep(0)
-            self._observe(observed[start : start + PARTITIONS_PER_SLICE], remote)
+        for partitions in _slices(self.tracker.partitions.values()):
+            self._observe(partitions, remote)
+            await asyncio.sleep(0)
         if self._is_stopped:
             return
         self._remote.observe(remote)
@@ -241,6 +239,18 @@ class GroupLags:
             return self._groups.driver_of(group_id)
         except ApiError:
             return None
+
+
+def _slices(partitions: Iterable[ObservedPartition]) -> list[list[ObservedPartition]]:
+    slices: list[list[ObservedPartition]] = []
+    room = 0
+    for partition in partitions:
+        if room <= 0:
+            slices.append([])
+            room = PARTITIONS_PER_SLICE
+        slices[-1].append(partition)
+        room -= 1 + len(partition.fresh)
+    return slices
 
 
 async def _aborted(log: ReplicatedLog, first_offset: int, end_offset: int) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ wait for the open transaction: it is caught up in time, while its lag in records
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runnel.observe.lag.partitions import (
     AFTER_END,
@@ -36,8 +37,7 @@ class Now:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
+class PartitionLag(NamedTuple):
     """The lag of a group in one partition."""
 
     topic: str

@@ -1,5 +1,6 @@
 """A partition with committed offsets, as its leader reports it, and the position of a group in it."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -75,7 +76,7 @@ class ObservedPartition:
         """Does another broker lead it?"""
         self.readers = 0
         """The number of groups with a committed offset."""
-        self.fresh: list[GroupPosition] = []
+        self.fresh: deque[GroupPosition] = deque()
         """Positions with a new commit, until the end is observed."""
 
     def forget(self) -> None:
@@ -138,7 +139,7 @@ class GroupPosition:
         """The last round in which the commit was there."""
         self.window = Window()
         self.scanned = -1
-        """There is nothing to read from the committed offset up to here."""
+        """There is nothing to read from the committed offset up to here; not below it."""
         self.found: FirstUnread | None = None
         """The first record to read, or one before it: of the last commit for which it was looked up."""
         self.found_at_ms = 0
@@ -181,19 +182,21 @@ class GroupPosition:
     def first(self) -> int:
         """The first offset that may be that of an unread record."""
         ends = self.partition.ends
-        return max(self.scanned, self.offset, 0 if ends is None else ends.start)
+        scanned = self.scanned
+        return scanned if ends is None or ends.start <= scanned else ends.start
 
     def needs_lookup(self, is_unchanged: bool, now_ms: int) -> bool:
         """Is it worth to look up the first unread record?
 
         Not for a group that moves on, unless the log has gaps or the record is older than the timeline.
         """
-        first, partition = self.first, self.partition
-        if first >= self.readable_end or now_ms < self.retry_ms:
+        first, partition, found = self.first, self.partition, self.found
+        if found is not None and found.offset == first and found.timestamp_ms is not None:
+            is_stale = now_ms - self.found_at_ms > REFRESH_MS
+            return is_stale and (partition.is_compacted or partition.is_remote) and first < self.readable_end
+        if now_ms < self.retry_ms or first >= self.readable_end:
             return False
-        begin = partition.timeline.first_end
-        if not (is_unchanged or partition.is_compacted or begin is None or first < begin):
-            return False
-        if self.found is None or self.found.timestamp_ms is None or self.found.offset != first:
+        if is_unchanged or partition.is_compacted:
             return True
-        return (partition.is_compacted or partition.is_remote) and now_ms - self.found_at_ms > REFRESH_MS
+        begin = partition.timeline.first_end
+        return begin is None or first < begin

@@ -5,7 +5,7 @@ that was committed, and a lag is never negative. Steps number what is read, so t
 with commits that were read before. Both are read in slices; between two of them others are served.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from runnel.observe.lag.first_unread import FirstUnread
@@ -26,8 +26,11 @@ POINTS_MAX = 2_000_000
 """Points of all timelines, 16 bytes each: with more than 850 partitions each has fewer."""
 POINTS_MIN = 30
 
-SLICE = 2000
-"""Commits per slice: about a millisecond."""
+SLICE = 1000
+"""Commits per slice: some milliseconds if all are new or behind, half a millisecond if not."""
+
+FRESH_PER_STEP = 200
+"""New commits in one partition that are added to their windows at a time; others with the next end."""
 
 WANTED_MAX = 1000
 """Lookups of first unread records that wait; others are requested again in the next round."""
@@ -87,8 +90,11 @@ class LagTracker:
                 step, left = self.next_step(), SLICE
         if seen != len(self.groups):
             for group in [group for group in self.groups.values() if group.round != self._round]:
-                self._drop(group.all())
+                left -= 1 + self._drop(list(group.all()))
                 del self.groups[group.id]
+                if left <= 0:
+                    yield
+                    left = SLICE
         self._share_points()
 
     def _read_part(
@@ -103,6 +109,7 @@ class LagTracker:
         if positions is None:
             positions = group.positions[topic] = {}
         round_ = self._round
+        has_room = len(self._wanted) < WANTED_MAX
         for index, commit in commits:
             position = positions.get(index)
             if position is None:
@@ -116,8 +123,12 @@ class LagTracker:
                 position.committed(commit, step)
                 self.has_moved = True
             ends = position.partition.ends
-            if ends is not None and commit.offset < ends.end and position.needs_lookup(is_unchanged, now_ms):
-                self._want(position)
+            if ends is None or position.offset >= ends.end or position.is_wanted or not has_room:
+                continue
+            if position.needs_lookup(is_unchanged, now_ms):
+                position.is_wanted = True
+                self._wanted[position] = None
+                has_room = len(self._wanted) < WANTED_MAX
 
     def _new_position(self, group: TrackedGroup, topic: str, index: int) -> GroupPosition:
         partition = self.partitions.get((topic, index))
@@ -134,20 +145,21 @@ class LagTracker:
             return
         for topic, positions in list(group.positions.items()):
             gone = [index for index, position in positions.items() if position.round != self._round]
-            self._drop(positions.pop(index) for index in gone)
+            self._drop([positions.pop(index) for index in gone])
             if not positions:
                 del group.positions[topic]
 
-    def _drop(self, positions: Iterable[GroupPosition]) -> None:
+    def _drop(self, positions: Sequence[GroupPosition]) -> int:
         for position in positions:
-            self.position_count -= 1
+            # It may still be in the queue of its partition.
+            position.is_fresh = False
             self._wanted.pop(position, None)
             partition = position.partition
             partition.readers -= 1
-            if position.is_fresh:
-                partition.fresh.remove(position)
             if partition.readers == 0:
                 del self.partitions[partition.topic, partition.index]
+        self.position_count -= len(positions)
+        return len(positions)
 
     def _share_points(self) -> None:
         share = POINTS_MAX // max(len(self.partitions), 1)
@@ -168,18 +180,17 @@ class LagTracker:
             self.has_moved = True
         partition.ends, partition.observed, partition.problem = ends, step, None
         partition.timeline.observe(ends.end, at_ms, *self._points)
-        if partition.fresh:
-            ready = [position for position in partition.fresh if position.seen <= step]
-            partition.fresh = [position for position in partition.fresh if position.seen > step]
-            for position in ready:
+        for _ in range(min(len(partition.fresh), FRESH_PER_STEP)):
+            position = partition.fresh.popleft()
+            if not position.is_fresh:
+                continue
+            if position.seen > step:
+                # Read after the request for the end was sent: the next end is compared with it.
+                partition.fresh.append(position)
+            else:
                 position.add_to_window(at_ms, ends)
 
     # -- the first unread records
-
-    def _want(self, position: GroupPosition) -> None:
-        if not position.is_wanted and len(self._wanted) < WANTED_MAX:
-            position.is_wanted = True
-            self._wanted[position] = None
 
     def take_wanted(self, count: int) -> list[GroupPosition]:
         """Positions whose first unread record is to be looked up, from `first` on.

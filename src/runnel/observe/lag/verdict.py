@@ -12,9 +12,9 @@ The rules are Burrow's, in its order, over the last commits:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+from typing import NamedTuple
 
 from runnel.observe.lag.window import Commit
 
@@ -50,8 +50,7 @@ class Verdict(Enum):
 _ORDER = list(Verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where a group is in a partition, as last observed."""
 
     at_ms: int

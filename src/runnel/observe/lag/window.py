@@ -1,7 +1,6 @@
 """The last commits of a group in one partition, each with the end offset at that time."""
 
 from array import array
-from collections.abc import Iterator
 from typing import NamedTuple
 
 COMMITS_MAX = 10
@@ -44,8 +43,9 @@ class Window:
             self._values[at : at + _FIELDS] = array("q", commit)
         self._count += 1
 
-    def __iter__(self) -> Iterator[Commit]:
+    def commits(self) -> list[Commit]:
         """The commits, oldest first."""
-        for number in range(self._count - len(self), self._count):
-            at = number % COMMITS_MAX * _FIELDS
-            yield Commit(*self._values[at : at + _FIELDS])
+        values = self._values.tolist()
+        commits = [Commit(*values[at : at + _FIELDS]) for at in range(0, len(values), _FIELDS)]
+        first = self._count % COMMITS_MAX if self._count > COMMITS_MAX else 0
+        return commits[first:] + commits[:first]
