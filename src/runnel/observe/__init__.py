@@ -1,1 +1,1 @@
-"""What operators see: metrics, the lag of groups, alerts. Cores without I/O."""
+"""Metrics without I/O: counters, the Prometheus text format, and the requests of the admin listener."""

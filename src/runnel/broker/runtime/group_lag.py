@@ -10,7 +10,7 @@ nothing moves, it does so every five seconds.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from runnel.batch.header import read_header
@@ -49,7 +49,7 @@ READ_BYTES = 1 << 20
 
 NO_TOPIC = "the topic does not exist"
 
-Query: TypeAlias = dict[str, list[str]]
+Query: TypeAlias = Mapping[str, Sequence[str]]
 Answer: TypeAlias = tuple[int, str, Iterator[bytes]]
 """Status, content type and body of a response of the admin listener."""
 

@@ -5,6 +5,7 @@ that was committed, and a lag is never negative. Steps number what is read, so t
 with commits that were read before. Both are read in slices; between two of them others are served.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -158,6 +159,8 @@ class LagTracker:
             partition.readers -= 1
             if partition.readers == 0:
                 del self.partitions[partition.topic, partition.index]
+            elif len(partition.fresh) > 2 * partition.readers + FRESH_PER_STEP:
+                partition.fresh = deque(each for each in partition.fresh if each.is_fresh)
         self.position_count -= len(positions)
         return len(positions)
 
