@@ -1,0 +1,1 @@
+"""The gateway: a process beside the broker that speaks Kafka's protocol only, and keeps nothing of its own."""
