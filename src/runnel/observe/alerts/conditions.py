@@ -193,7 +193,7 @@ def expires_within(need: Need, threshold: str) -> Condition:
 def metrics_missing(history: History, thresholds: Thresholds) -> Iterator[Observation]:
     """The metrics of a broker could not be read."""
     for broker in history.snapshot.brokers:
-        is_up = broker.metrics is not None
+        is_up = broker.metrics is not None or not broker.is_scraped
         yield Observation(labels_of({BROKER: str(broker.node_id)}), not is_up, float(is_up))
 
 

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 Labels = tuple[tuple[str, str], ...]
@@ -25,6 +26,8 @@ STEP_MS = 5 * 60_000
 HOUR_MS = 3_600_000
 SERIES_MAX = 5_000
 """Combined series of one need; those beyond are not kept. Users of the cluster choose how many there are."""
+STORED_MAX = 300
+"""Series of one need that are stored: a record has the points of an hour, and must fit into a batch."""
 
 _RAW = "history/raw"
 _HOUR = "history/"
@@ -39,6 +42,8 @@ class BrokerState:
     """None: they could not be read."""
     is_fenced: bool = False
     """The controller receives no heartbeats of it."""
+    is_scraped: bool = True
+    """False: it has no address from which metrics could be read. Nothing is concluded from that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Snapshot:
     @property
     def missing(self) -> frozenset[int]:
         """The brokers whose metrics could not be read."""
-        return frozenset(broker.node_id for broker in self.brokers if broker.metrics is None)
+        return frozenset(each.node_id for each in self.brokers if each.metrics is None and each.is_scraped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,10 @@ class History:
         hour = self.at_ms // HOUR_MS
         if self._hour and self._hour[0][0] // HOUR_MS != hour:
             self._hour = []
-        row = {need.key: [[dict(labels), value] for labels, value in self.latest(need)] for need in stored}
+        row = {
+            need.key: [[dict(labels), value] for labels, value in islice(self.latest(need), STORED_MAX)]
+            for need in stored
+        }
         self._hour.append([self.at_ms, row])
         self._stored[f"{_HOUR}{hour}"] = _json(self._hour)
         first = (self.at_ms - max((need.window_ms for need in stored), default=0)) // HOUR_MS - 1
