@@ -101,7 +101,8 @@ class Evaluator:
             topic = StateTopic(cluster)
             topic.changed, topic.failed = self._record_read, self._renewed
             needed = {need.metric for rule in options.settings.rules for need in rule.needs}
-            scraper = Scraper(cluster, needed)
+            given = {node_id: (host, port) for node_id, host, port in options.settings.admin_addresses}
+            scraper = Scraper(cluster, needed, given)
             following = asyncio.create_task(topic.follow())
             try:
                 while not self._stop.is_set():

@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import logging
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -42,8 +42,11 @@ class _Known:
 class Scraper:
     """Takes snapshots of a cluster."""
 
-    def __init__(self, cluster: Cluster, metrics: Collection[str]) -> None:
-        """`metrics` are the names that are kept."""
+    def __init__(
+        self, cluster: Cluster, metrics: Collection[str], addresses: Mapping[int, Address] | None = None
+    ) -> None:
+        """`metrics` are the names that are kept; `addresses` take precedence over the brokers' configs."""
+        self._given = addresses or {}
         self._cluster = cluster
         self._wanted = tuple(sorted(metrics))
         self._known: dict[int, _Known] = {}
@@ -89,6 +92,9 @@ class Scraper:
     async def _find(self, known: _Known) -> None:
         """Look up the admin listener; without an answer the last known one stays."""
         view = known.view
+        if view.node_id in self._given:
+            known.address = self._given[view.node_id]
+            return
         try:
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
                 settings = await Admin(self._cluster).settings(

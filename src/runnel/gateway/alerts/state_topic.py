@@ -14,10 +14,12 @@ from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.errors import BrokerError, ClientError, TimedOut
 from runnel.client.offsets import READ_COMMITTED, end_offsets, start_offsets
+from runnel.client.producer import Producer
 from runnel.client.reader import Reader
 from runnel.client.transactional import TransactionalProducer
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
+from runnel.observe.alerts.silences import Silence
 
 TOPIC = "__runnel_alerts"
 PARTITION = TopicPartition(TOPIC, 0)
@@ -186,6 +188,14 @@ async def read_records(cluster: Cluster) -> dict[str, str]:
                 else:
                     records[key] = message.value.decode(errors="replace")
     return records
+
+
+async def write_silence(cluster: Cluster, silence: Silence) -> None:
+    """Add or change a silence; the active evaluator reads it from the topic."""
+    await prepare(cluster)
+    key, text = silence.to_record()
+    async with Producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, text.encode(), key=key.encode(), partition=0)
 
 
 def object_of(text: str | None) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
     alerts.interval=15s                     how often the rules are evaluated
     alerts.stale.after=5m                   how long an alert stays as it is without data
+    alerts.admin.addresses=1=10.0.0.1:9644  admin listeners by broker, where they are not those of its configs
     alerts.group.by=alertname               alerts with equal values of these labels share notifications
     alerts.group.wait=30s                   before the first notification of a group
     alerts.group.interval=5m                before the next one, if something has changed
@@ -44,6 +45,8 @@ class AlertSettings:
     group_wait_ms: int = 30_000
     group_interval_ms: int = 300_000
     repeat_interval_ms: int = 4 * 3_600_000
+    admin_addresses: tuple[tuple[int, str, int], ...] = ()
+    """Node id, host and port."""
 
 
 _DURATIONS = {
@@ -54,6 +57,8 @@ _DURATIONS = {
     "alerts.repeat.interval": "repeat_interval_ms",
 }
 _GROUP_BY = "alerts.group.by"
+_ADDRESSES = "alerts.admin.addresses"
+_ADDRESS = re.compile(r"(\d+)=(\[[^\]]+\]|[^:]+):(\d{1,5})")
 
 
 def alert_settings(properties: Mapping[str, str], rules: Iterable[Rule] = RULES) -> AlertSettings:
@@ -68,6 +73,8 @@ def alert_settings(properties: Mapping[str, str], rules: Iterable[Rule] = RULES)
             given[_DURATIONS[name]] = duration_ms(name, text)
         elif name == _GROUP_BY:
             given["group_by"] = tuple(label.strip() for label in text.split(",") if label.strip())
+        elif name == _ADDRESSES:
+            given["admin_addresses"] = tuple(_address(each.strip()) for each in text.split(","))
         else:
             _change(name, text, changed, disabled)
     if given.get("interval_ms", 1) <= 0:
@@ -81,7 +88,9 @@ def _change(name: str, text: str, rules: dict[str, Rule], disabled: set[str]) ->
     rule_name, _, part = name.removeprefix(PREFIX).partition(".")
     rule = rules.get(rule_name)
     if rule is None:
-        raise _unknown(name, [*_DURATIONS, _GROUP_BY, *(f"{PREFIX}{known}.{part}" for known in rules)])
+        raise _unknown(
+            name, [*_DURATIONS, _GROUP_BY, _ADDRESSES, *(f"{PREFIX}{known}.{part}" for known in rules)]
+        )
     if part == "enabled":
         if text not in ("true", "false"):
             raise BadAlertSettings(f"{name} must be true or false, not {text!r}")
@@ -98,6 +107,13 @@ def _change(name: str, text: str, rules: dict[str, Rule], disabled: set[str]) ->
         rules[rule_name] = replace(rule, thresholds={**rule.thresholds, part: _number(name, text)})
     else:
         raise _unknown(name, [f"{PREFIX}{rule_name}.{known}" for known in (*rule.thresholds, *_RULE_PARTS)])
+
+
+def _address(text: str) -> tuple[int, str, int]:
+    found = _ADDRESS.fullmatch(text)
+    if not found or not 0 < int(found[3]) < 65536:
+        raise BadAlertSettings(f"{_ADDRESSES}: {text!r} is not of the form 1=host:9644")
+    return int(found[1]), found[2].strip("[]"), int(found[3])
 
 
 def duration_ms(name: str, text: str) -> int:
