@@ -1,5 +1,8 @@
 """States, silences, groups and repetition, compared with an obvious twin; restarts change nothing."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,8 +39,11 @@ SETTINGS = AlertSettings(
 )
 
 
+OPS = (Route("ops"),)
+
+
 def new_alerting() -> Alerting:
-    return Alerting(SETTINGS, [Route("ops")])
+    return Alerting(SETTINGS, OPS)
 
 
 def snapshot(at_ms: int, active: frozenset[Name], inactive: frozenset[Name], is_missing: bool) -> Snapshot:
@@ -151,7 +157,7 @@ def test_it_does_what_its_twin_does(given_actions):
 class Receiver:
     """Drives alerting with one series, and collects what is delivered."""
 
-    def __init__(self, settings: AlertSettings = SETTINGS, routes=(Route("ops"),)) -> None:
+    def __init__(self, settings: AlertSettings = SETTINGS, routes: Sequence[Route] = OPS) -> None:
         self.now_ms = START_MS
         self.alerting = Alerting(settings, routes)
         self.heard: list[tuple[int, str, str]] = []
@@ -171,6 +177,13 @@ class Receiver:
                     self.alerting.delivered(each, self.now_ms)
                 else:
                     self.alerting.failed(each, "refused", self.now_ms)
+
+
+def test_an_alert_that_is_pending_again_is_resolved_to_its_receivers():
+    settings = replace(SETTINGS, rules=(rule("Soon", 45_000),))
+    receiver = Receiver(settings)
+    receiver.run("+" * 10 + "-" + "+-" * 10)
+    assert [status for _, _, status in receiver.heard] == ["firing", "resolved"]
 
 
 def test_one_notification_when_it_fires_and_one_when_it_is_resolved():

@@ -1,4 +1,4 @@
-"""The obvious twin of alerting: it keeps everything that ever happened, and looks at all of it for each answer."""
+"""The obvious twin of alerting: it keeps all that ever happened, and looks at all of it for each answer."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ Name = tuple[str, str]
 
 @dataclass
 class Step:
-    """One evaluation: which series are in alarm, which are not; the others are unknown if data are missing."""
+    """One evaluation: series in alarm, others that are not; the rest is unknown if data are missing."""
 
     at_ms: int
     active: frozenset[Name]
@@ -58,16 +58,19 @@ class Twin:
                     state = "firing"
             elif holds is False:
                 silent_since = None
-                if state == "firing":
-                    state, since = "resolved", step.at_ms
-                elif state == "pending":
-                    state = "inactive"
+                has_fired = any(earlier == "firing" for _, earlier in states)
+                state = "resolved" if has_fired else "inactive"
             states.append((step.at_ms, state))
         return states
 
     def state(self, name: Name) -> str:
         states = self.history(name)
         return states[-1][1] if states else "inactive"
+
+    def has_ended(self, name: Name) -> bool:
+        """It has fired, and does not fire now."""
+        has_fired = any(state == "firing" for _, state in self.history(name))
+        return has_fired and self.state(name) != "firing"
 
     def is_silenced(self, name: Name, now_ms: int) -> bool:
         return any(name == each and begin <= now_ms < end for each, begin, end in self.silences)
@@ -88,7 +91,7 @@ class Twin:
         """What is to be delivered about a rule now, if anything."""
         mine = [name for name in names if name[0] == rule and not self.is_silenced(name, now_ms)]
         firing = {name for name in mine if self.state(name) == "firing"}
-        resolved = {name for name in mine if self.state(name) == "resolved"}
+        resolved = {name for name in mine if self.has_ended(name)}
         if rule not in self.flushed:
             if not firing:
                 return None
@@ -105,6 +108,7 @@ class Twin:
         resolved &= self.told(rule) | self.due[rule][1]
         if not firing and not resolved:
             del self.due[rule]
+            self.failures[rule] = 0
             return None
         return firing, resolved
 

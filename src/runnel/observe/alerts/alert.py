@@ -1,8 +1,12 @@
 """One alert: a rule and the labels of a series for which its condition holds, or held.
 
-inactive ── condition holds ──► pending ── for as long as the rule says ──► firing ── it ends ──► resolved
-    ▲                              │                                                                │
-    └──────────── it ends ─────────┘                          the condition holds again ──► pending ◄┘
+States:
+
+    inactive ─ condition holds ─► pending ─ for as long as the rule says ─► firing ─ it ends ─► resolved
+        ▲                          │   ▲                                                            │
+        └───────── it ends ────────┘   └───────────────── the condition holds again ────────────────┘
+
+An alert that is pending again after it was resolved is still a resolved one to its receivers.
 """
 
 import json
@@ -41,6 +45,7 @@ class Alert:
     description: str = ""
     fired_ms: int | None = None
     resolved_ms: int | None = None
+    """When it ceased to fire; kept while it is pending again."""
     missing_ms: int | None = None
     """Since when there are no data about it; None if there are."""
 
@@ -54,24 +59,32 @@ class Alert:
         """Identifies its labels, as Prometheus and Alertmanager compute it."""
         return fingerprint(self.labels)
 
+    @property
+    def has_ended(self) -> bool:
+        """It has fired, and does not fire now."""
+        return self.resolved_ms is not None
+
     # Transitions.
 
     def observed(self, rule: Rule, value: float, now_ms: int) -> None:
         """The condition holds."""
         self.missing_ms = None
         if self.state == RESOLVED:
-            self.state, self.active_ms, self.fired_ms, self.resolved_ms = PENDING, now_ms, None, None
+            self.state, self.active_ms = PENDING, now_ms
             self._describe(rule, value, now_ms)
         if self.state == PENDING and now_ms - self.active_ms >= rule.for_ms:
-            self.state, self.fired_ms = FIRING, now_ms
+            self.state, self.fired_ms, self.resolved_ms = FIRING, now_ms, None
             self._describe(rule, value, now_ms)
         if now_ms - self.value_ms >= VALUE_INTERVAL_MS:
             self._describe(rule, value, now_ms)
 
     def ended(self, now_ms: int) -> bool:
         """The condition no longer holds. Returns whether the alert is inactive from here on."""
+        self.missing_ms = None
         if self.state == FIRING:
-            self.state, self.resolved_ms, self.missing_ms = RESOLVED, now_ms, None
+            self.resolved_ms = now_ms
+        if self.has_ended:
+            self.state = RESOLVED
         return self.state == PENDING
 
     def missed(self, now_ms: int, stale_after_ms: int) -> bool:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from runnel.observe.alerts.alert import (
     FIRING,
-    PENDING,
     RESOLVED,
     RESOLVED_RETENTION_MS,
     Alert,
@@ -176,7 +175,7 @@ class Alerting:
         notification = group.notification(receiver, alerts)
         if not notification.firing and not notification.resolved:
             # Silenced since it was due, or forgotten.
-            told.retry_ms, told.owed = None, []
+            told.settle()
             return None
         self._in_flight.add((group.key, receiver))
         return notification
@@ -205,10 +204,10 @@ class Alerting:
         return min(times, default=None)
 
     def _by_group(self, now_ms: int) -> dict[str, tuple[dict[str, str], list[Alert]]]:
-        """The alerts that fire or have been resolved, and are not silenced, by group."""
+        """The alerts that fire or have ended, and are not silenced, by group."""
         found: dict[str, tuple[dict[str, str], list[Alert]]] = {}
         for alert in self.alerts.values():
-            if alert.state != PENDING:
+            if alert.state == FIRING or alert.has_ended:
                 labels = self._group_labels(alert)
                 _, alerts = found.setdefault(group_key(labels), (labels, []))
                 if not self.silenced_by(alert, now_ms):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
-from runnel.observe.alerts.series import BROKER, History, Labels, Need, labels_of
+from runnel.observe.alerts.series import BROKER, STEP_MS, History, Labels, Need, labels_of
 
 Thresholds = Mapping[str, float]
 MINUTE_MS = 60_000
@@ -173,10 +173,20 @@ def exhausted_within(free: Need, threshold: str, window_ms: int) -> Condition:
             if not points:
                 yield Observation(labels, None)
                 continue
-            left = forecast(points, thresholds[threshold])
+            left = forecast(_evenly(points), thresholds[threshold])
             yield Observation(labels, left < 0, left)
 
     return observe
+
+
+def _evenly(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """One point of every five minutes: the recent ones, of which more are kept, must not weigh more."""
+    marks = [
+        point
+        for index, point in enumerate(points)
+        if index == 0 or point[0] // STEP_MS != points[index - 1][0] // STEP_MS
+    ]
+    return marks if len(marks) > 2 else points
 
 
 def expires_within(need: Need, threshold: str) -> Condition:

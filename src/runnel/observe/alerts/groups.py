@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field
 
-from runnel.observe.alerts.alert import FIRING, RESOLVED, Alert
+from runnel.observe.alerts.alert import FIRING, Alert
 from runnel.observe.alerts.settings import AlertSettings
 
 PREFIX = "group/"
@@ -49,6 +49,10 @@ class Told:
     """When a notification is to be delivered; None if none is due."""
     error: str | None = None
 
+    def settle(self) -> None:
+        """Nothing is due."""
+        self.owed, self.attempts, self.retry_ms, self.error = [], 0, None, None
+
 
 @dataclass(slots=True)
 class Group:
@@ -67,7 +71,7 @@ class Group:
         """Decide whether the receiver is to be notified of these alerts, which are not silenced."""
         told = self.told.get(receiver) or Told()
         firing = {alert.fingerprint for alert in alerts if alert.state == FIRING}
-        resolved = {alert.fingerprint for alert in alerts if alert.state == RESOLVED}
+        resolved = {alert.fingerprint for alert in alerts if alert.has_ended}
         news = (firing - set(told.firing)) | (resolved & set(told.firing))
         is_repeated = (
             bool(firing) and told.at_ms is not None and now_ms - told.at_ms >= settings.repeat_interval_ms
@@ -86,7 +90,7 @@ class Group:
             self.key,
             dict(self.labels),
             tuple(alert for alert in alerts if alert.state == FIRING),
-            tuple(alert for alert in alerts if alert.state == RESOLVED and alert.fingerprint in known),
+            tuple(alert for alert in alerts if alert.has_ended and alert.fingerprint in known),
         )
 
     def delivered(self, notification: Notification, now_ms: int) -> None:
@@ -95,8 +99,8 @@ class Group:
         firing = {alert.fingerprint for alert in notification.firing}
         resolved = {alert.fingerprint for alert in notification.resolved}
         told.firing = sorted((set(told.firing) | firing) - resolved)
-        told.owed = sorted(set(told.owed) - firing - resolved)
-        told.at_ms, told.attempts, told.retry_ms, told.error = now_ms, 0, None, None
+        told.at_ms = now_ms
+        told.settle()
 
     def failed(self, notification: Notification, error: str, now_ms: int) -> None:
         """A notification could not be delivered."""
