@@ -42,7 +42,7 @@ class Twin:
     def history(self, name: Name) -> list[tuple[int, str]]:
         """All states of a series, from the first evaluation on."""
         state, since, silent_since = "inactive", 0, None
-        states = []
+        states: list[tuple[int, str]] = []
         for step in self.steps:
             holds = True if name in step.active else False if name in step.inactive else None
             if holds is None:

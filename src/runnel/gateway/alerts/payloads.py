@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from functools import reduce
 from typing import Any
 
 from runnel.observe.alerts.alert import Alert
@@ -116,7 +115,7 @@ def _annotations(alert: Alert) -> dict[str, str]:
 
 def _common(mappings: Iterable[Mapping[str, str]]) -> dict[str, str]:
     pairs = [set(mapping.items()) for mapping in mappings]
-    return dict(sorted(reduce(set.__and__, pairs))) if pairs else {}
+    return dict(sorted(set.intersection(*pairs))) if pairs else {}
 
 
 def _labels_text(alert: Alert) -> str:

@@ -133,7 +133,7 @@ async def _reachable(address: Address | None, broker_host: str) -> Address | Non
         found = await loop.getaddrinfo(broker_host, None, type=socket.SOCK_DGRAM)
     except OSError:
         return None
-    return address if any(_is_of_this_machine(family, place) for family, _, _, _, place in found) else None
+    return address if any(_is_of_this_machine(family, str(place[0])) for family, *_, place in found) else None
 
 
 def _is_loopback(host: str) -> bool:
@@ -145,11 +145,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _is_of_this_machine(family: int, place: tuple[str, int] | tuple[str, int, int, int]) -> bool:
+def _is_of_this_machine(family: int, host: str) -> bool:
     """Only an address of this machine can be bound."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind((place[0], 0, *place[2:]))
+            probe.bind((host, 0))
         except OSError:
             return False
     return True

@@ -164,8 +164,8 @@ async def prepare(cluster: Cluster) -> None:
     replicas = min(REPLICAS_MAX, len(cluster.nodes)) or -1
     try:
         await Admin(cluster).create_topic(TOPIC, partitions=1, replication_factor=replicas, settings=SETTINGS)
-    except BrokerError as error:
-        if error.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+    except BrokerError as failure:
+        if failure.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
 
 

@@ -306,7 +306,7 @@ def _selected(need: Need, snapshot: Snapshot) -> Iterator[tuple[int, dict[Labels
         yield broker.node_id, values
 
 
-def _matches(patterns: list[tuple[str, Callable[[str], Any]]], labels: Labels) -> bool:
+def _matches(patterns: Sequence[tuple[str, Callable[[str], Any]]], labels: Labels) -> bool:
     if not patterns:
         return True
     given = dict(labels)

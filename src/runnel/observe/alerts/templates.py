@@ -59,7 +59,8 @@ def humanize_duration(value: float) -> str:
         return f"{sign}{size * 1000:.4g}ms"
     if size < 60:
         return f"{sign}{size:.4g}s"
-    parts, left = [], int(size)
+    parts: list[str] = []
+    left = int(size)
     for seconds, unit in _UNITS:
         if parts or left >= seconds:
             parts.append(f"{left // seconds}{unit}")
