@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -85,7 +85,9 @@ def metrics() -> Iterator[Metrics]:
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            # An evaluator that is killed does not read the answer.
+            with suppress(ConnectionError):
+                self.wfile.write(body)
 
         def log_message(self, *arguments: Any) -> None:
             pass
