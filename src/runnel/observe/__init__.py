@@ -1,1 +1,1 @@
-"""What operators see of a cluster: metrics, lag, alerts. Cores without I/O and clock."""
+"""Metrics without I/O: counters, the Prometheus text format, and the requests of the admin listener."""

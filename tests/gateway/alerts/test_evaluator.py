@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ async def records_when(broker: Broker, condition: Callable[[dict[str, str]], boo
         return records
 
 
-def told(records: dict[str, str]) -> dict:
+def told(records: dict[str, str]) -> Any:
     [text] = [text for key, text in records.items() if key.startswith("group/")]
     return json.loads(text)["told"].get("ops", {})
 

@@ -83,7 +83,7 @@ def test_a_counter_that_appears_later_began_at_zero():
     history.add(Snapshot(START_MS, (BrokerState(1, {}),)))
     history.add(scraped(START_MS + 1, {1: 3.0}))
     history.add(scraped(START_MS + 2, {1: 4.0}))
-    assert history.value(EACH, (("broker", "1"),)) == 4.0
+    assert history.increase(EACH, (("broker", "1"),), MINUTE_MS) == 4.0
 
 
 def test_a_sum_over_brokers_needs_all_of_them():

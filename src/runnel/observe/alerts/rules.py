@@ -97,6 +97,7 @@ LETTERS = Need(
     ("topic", "partition"),
     where=(("topic", DEAD_LETTERS),),
     per_broker=False,
+    begins_at_zero=True,
     window_ms=LETTERS_WINDOW_MS,
     is_stored=True,
 )
@@ -152,6 +153,12 @@ def _p99(metric: str, window: str) -> str:
     return f"histogram_quantile(0.99, sum by (instance, le) (rate({metric}[{window}]))) > ${{seconds}}"
 
 
+def _growth(series: str, window: str) -> str:
+    """How much the partitions of a topic have grown; one that did not exist was empty."""
+    now, then = (f"max by (topic, partition) ({each})" for each in (series, f"{series} offset {window}"))
+    return f"sum by (topic) (clamp_min({now} - ({then} or {now} * 0), 0)) > ${{records}}"
+
+
 CONSUMERS = (
     Rule(
         "ConsumerLagHigh",
@@ -189,9 +196,7 @@ CONSUMERS = (
         "New dead letters in {{ $labels.topic }}: {{ $value | humanize }}",
         "Records that a pipeline could not process were written there within the last 10 minutes: "
         "`runnel consume {{ $labels.topic }} --from 10m`.",
-        'sum by (topic) (max by (topic, partition) (delta(kafka_topic_partition_current_offset{topic=~"'
-        + DEAD_LETTERS.replace("\\", "\\\\")
-        + '"}[10m]))) > ${records}',
+        _growth(LETTERS.metric + '{topic=~"' + DEAD_LETTERS.replace("\\", "\\\\") + '"}', "10m"),
         c.grows(LETTERS, "records", LETTERS_WINDOW_MS, by=("topic",)),
         (LETTERS,),
         {"records": 0},

@@ -73,6 +73,8 @@ class Need:
     """Of gauges: "max" or "sum". Counters are always added up."""
     per_broker: bool = True
     """Each broker's series separately, with its id as the label `broker`."""
+    begins_at_zero: bool = False
+    """A series that appears later was zero before, as all counters."""
     window_ms: int = 0
     """How far rules look back."""
     is_stored: bool = False
@@ -180,15 +182,25 @@ class History:
     def add(self, snapshot: Snapshot) -> None:
         """Add what the needs select of a snapshot."""
         is_mark = snapshot.at_ms // STEP_MS != self.at_ms // STEP_MS
-        self.at_ms, self.snapshot = snapshot.at_ms, snapshot
+        before, stored_ms = self.snapshot, self.at_ms
+        self.snapshot, self.at_ms = snapshot, snapshot.at_ms
         for need in self.needs:
-            self._add(need, dict(_selected(need, snapshot)), snapshot)
+            begun_ms = before.at_ms
+            if need.begins_at_zero and before.missing:
+                # The series may have been on a broker that was missing.
+                begun_ms = 0
+            elif not begun_ms and need.is_stored and need.is_counter:
+                # After a restart.
+                begun_ms = stored_ms
+            self._add(need, dict(_selected(need, snapshot)), begun_ms)
         self._scraped |= {broker.node_id for broker in snapshot.brokers if broker.metrics is not None}
         self._forget(snapshot)
         if is_mark:
             self._store()
 
-    def _add(self, need: Need, by_broker: Mapping[int, Mapping[Labels, float]], snapshot: Snapshot) -> None:
+    def _add(self, need: Need, by_broker: Mapping[int, Mapping[Labels, float]], begun_ms: int) -> None:
+        """Add points; a series that is new was zero at `begun_ms`, unless that is 0."""
+        snapshot = self.snapshot
         if need.is_counter:
             for node, values in by_broker.items():
                 self._count(need, node, values)
@@ -214,6 +226,8 @@ class History:
                 if len(known) >= SERIES_MAX:
                     continue
                 points = known[labels] = Points()
+                if begun_ms and (need.is_counter or need.begins_at_zero):
+                    points.add(begun_ms, 0.0)
             points.add(snapshot.at_ms, value)
             points.thin(snapshot.at_ms, need.window_ms)
 
