@@ -21,6 +21,7 @@ from runnel.server.cli import (
     user,
     version,
 )
+from runnel.server.cli.alert import app as alert
 from runnel.server.cli.connecting import add_client_options
 from runnel.server.cli.pipeline import app as pipeline
 from runnel.server.cli.root import BROKER, new_app
@@ -43,6 +44,7 @@ app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTRATION)
 app.add_typer(tenant.app, name="tenant", rich_help_panel=ADMINISTRATION)
 app.add_typer(acl.app, name="acl", rich_help_panel=ADMINISTRATION)
 app.add_typer(role.app, name="role", rich_help_panel=ADMINISTRATION)
+app.add_typer(alert.app, name="alert", rich_help_panel=ADMINISTRATION)
 app.add_typer(security.app, name="security", rich_help_panel=ADMINISTRATION)
 app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)

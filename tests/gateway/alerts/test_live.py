@@ -1,0 +1,102 @@
+"""Alerts over the metrics of real brokers: from the condition to the webhook, and its resolution."""
+
+import asyncio
+import re
+from urllib.request import urlopen
+
+import pytest
+
+from runnel.gateway.alerts import evaluator as module
+from runnel.gateway.alerts.config import parsed_config
+from runnel.gateway.alerts.evaluator import EvaluatorOptions
+from runnel.observe import grafana
+from runnel.observe.alerts.prometheus_rules import expression
+from runnel.observe.alerts.rules import RULES
+from runnel.observe.exposition import parse
+from runnel.testing import Broker
+from tests.gateway.alerts.servers import Webhook, webhook
+from tests.gateway.alerts.test_evaluator import eventually, played, running
+
+METRIC = re.compile(r"\b(?:kafka|runnel|process)_[a-z0-9_]+")
+TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
+
+
+def known_names(text: str) -> set[str]:
+    """All names that a scrape may contain: those of families without samples, too."""
+    names = {name for name, _, _ in parse(text)}
+    for name, kind in TYPE.findall(text):
+        suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+        names |= {name + suffix for suffix in suffixes}
+    return names
+
+
+def test_every_metric_of_the_rules_and_of_the_dashboard_is_in_a_scrape():
+    with Broker(admin=True) as broker, urlopen(f"http://{broker.admin_address}/metrics") as answer:
+        known = known_names(answer.read().decode())
+    for text in [*(expression(rule) for rule in RULES), *grafana.expressions()]:
+        assert set(METRIC.findall(text)) <= known, text
+
+
+def options(broker: Broker, hook: Webhook, **more: str) -> EvaluatorOptions:
+    settings, receivers = parsed_config(
+        {
+            "alerts.interval": "200ms",
+            "alerts.group.wait": "0",
+            "alerts.group.interval": "200ms",
+            "alerts.receiver.ops.type": "webhook",
+            "alerts.receiver.ops.url": hook.url,
+            **{f"alerts.{rule.name}.for": "200ms" for rule in RULES},
+            **more,
+        }
+    )
+    return EvaluatorOptions(broker.bootstrap_servers, {}, settings, receivers)
+
+
+def heard(hook: Webhook, status: str) -> set[str]:
+    return {
+        alert["labels"]["alertname"]
+        for body in hook.bodies
+        for alert in body["alerts"]
+        if alert["status"] == status
+    }
+
+
+@pytest.fixture(autouse=True)
+def short_lease(monkeypatch):
+    monkeypatch.setattr(module, "LEASE_MIN_S", 1.0)
+
+
+def test_dead_letters_and_a_full_disk():
+    async def scenario(broker: Broker, hook: Webhook) -> None:
+        # Any disk is fuller than that.
+        given = options(broker, hook, **{"alerts.DiskSpaceCritical.used": "0"})
+        async with running(given) as evaluator:
+            await eventually(lambda: evaluator.alerting.history.snapshot.at_ms > 0)
+            with broker.client() as client:
+                await asyncio.to_thread(client.send, "orders.dead-letters", b"x")
+            await eventually(lambda: heard(hook, "firing") >= {"DiskSpaceCritical", "DeadLettersGrowing"})
+        async with running(options(broker, hook)):
+            await eventually(lambda: "DiskSpaceCritical" in heard(hook, "resolved"))
+
+    with Broker(admin=True) as broker, webhook() as hook:
+        played(lambda: scenario(broker, hook))
+
+
+@pytest.mark.slow
+def test_a_node_that_is_killed_and_returns():
+    """Fenced, its metrics missing, its partitions under-replicated; all resolved when it is back."""
+    expected = {"BrokerDown", "BrokerFenced", "UnderReplicatedPartitions"}
+
+    async def scenario(cluster: Broker, hook: Webhook) -> None:
+        async with running(options(cluster, hook)) as evaluator:
+            await eventually(lambda: len(evaluator.alerting.history.snapshot.brokers) == 3)
+            await eventually(lambda: not evaluator.alerting.history.snapshot.missing)
+            await asyncio.to_thread(cluster.nodes[2].kill)
+            await eventually(lambda: heard(hook, "firing") >= expected, 60)
+            await asyncio.to_thread(cluster.nodes[2].start)
+            await eventually(lambda: heard(hook, "resolved") >= expected, 60)
+
+    with Broker({"default.replication.factor": 3}, nodes=3, admin=True) as cluster, webhook() as hook:
+        with cluster.client() as client:
+            client.send("orders", b"x")
+        played(lambda: scenario(cluster, hook))
