@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from runnel.gateway.console import text
+from runnel.gateway.console.static_files import static_url
 
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "plain": "·"}
 
@@ -31,7 +32,7 @@ def environment() -> Environment:
         shown=text.shown_bytes,
         ranges=text.partitions_text,
     )
-    found.globals.update(plural=text.plural, signs=SIGNS, query=query)
+    found.globals.update(plural=text.plural, signs=SIGNS, query=query, static=static_url)
     return found
 
 
