@@ -154,7 +154,7 @@
     waitsForPlace = event.key === "g" && !waitsForPlace;
     if (event.key === "/") {
       event.preventDefault();
-      document.querySelector("[data-search]")?.focus();
+      document.querySelector("[data-find]")?.focus();
     } else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
     else if (event.key === "r") refresh();
     else if (event.key === "?") showKeys();
