@@ -7,6 +7,7 @@ from runnel.server.cli import (
     config,
     consume,
     demo,
+    gateway,
     group,
     log,
     produce,
@@ -29,6 +30,7 @@ RECORDS, ADMINISTRATION = "Records", "Administration"
 
 app = new_app()
 app.command("demo", rich_help_panel=BROKER)(demo.demo)
+app.command("gateway", rich_help_panel=BROKER)(gateway.gateway)
 app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=RECORDS)
