@@ -27,6 +27,8 @@ class Gateway:
         self.options = options
         self.sessions = Sessions(options)
         self.is_stopping = asyncio.Event()
+        self.searches = 0
+        """Searches through topics that run."""
         routes = [
             Route("/", _root),
             Route("/livez", _alive),

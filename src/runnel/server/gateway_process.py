@@ -138,10 +138,10 @@ class GatewayProcess:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         pause = RESTART_SECONDS_MIN
-        while not self._is_stopping:
+        while True:
             started_at = loop.time()
             code = await self._run_once()
-            if self._is_stopping:
+            if self._stops():
                 return
             if loop.time() - started_at > STABLE_SECONDS:
                 pause = RESTART_SECONDS_MIN
@@ -171,6 +171,9 @@ class GatewayProcess:
         code = await process.wait()
         self._process = None
         return code
+
+    def _stops(self) -> bool:
+        return self._is_stopping
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from runnel.client.cluster_admin import QuorumView
 from runnel.client.errors import ClientError
 from runnel.gateway.console.dialogs import Done, Form
 from runnel.gateway.console.overview import health_of
@@ -20,7 +21,8 @@ async def brokers(visit: Visit) -> Content:
     """Brokers, quorum and reassignments."""
     data = visit.data
     catalogue, found = await asyncio.gather(data.catalogue.get(), data.brokers.get())
-    quorum, moving = None, {}
+    quorum: QuorumView | None = None
+    moving: dict[TopicPartition, list[int]] = {}
     try:
         async with asyncio.timeout(3):
             quorum, moving = await asyncio.gather(data.quorum.get(), data.reassignments.get())

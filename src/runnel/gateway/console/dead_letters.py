@@ -82,7 +82,7 @@ async def letters(visit: Visit) -> Content:
     """The newest letters of a topic, by reason and source."""
     topic = await find_topic(visit)
     found, total = await _newest_letters(visit.cluster, topic)
-    marks = await _marks(visit.cluster, topic.name)
+    marks = await _marks(visit, topic.name)
     groups = _grouped(found, topic, marks or set())
     values = {"topic": topic, "groups": groups, "looked_at": len(found), "total": total}
     return Content("letters.html", values)
@@ -114,16 +114,13 @@ async def _newest_letters(cluster: Cluster, topic: TopicView) -> tuple[list[Lett
     ], total
 
 
-async def _marks(cluster: Cluster, topic: str) -> set[str] | None:
+async def _marks(visit: Visit, topic: str) -> set[str] | None:
     """The keys of redriven letters; None if there are too many to read here."""
-    partition = TopicPartition(topic + MARKS, 0)
-    try:
-        starts = await start_offsets(cluster, [partition])
-        ends = await end_offsets(cluster, [partition], isolation=READ_COMMITTED)
-    except BrokerError as error:
-        if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return set()
-        raise
+    if topic + MARKS not in (await visit.data.catalogue.get()).by_name:
+        return set()
+    cluster, partition = visit.cluster, TopicPartition(topic + MARKS, 0)
+    starts = await start_offsets(cluster, [partition])
+    ends = await end_offsets(cluster, [partition], isolation=READ_COMMITTED)
     first, after = starts[partition], ends[partition]
     if after - first > MARKS_MAX:
         return None
@@ -138,16 +135,16 @@ async def show_redrive(visit: Visit, form: Form) -> dict[str, Any]:
     """What would be sent back."""
     topic = await find_topic(visit)
     kind, source = form.get("kind", ""), form.get("source", "")
-    chosen = await _chosen(visit.cluster, topic, kind, source)
+    chosen = await _chosen(visit, topic, kind, source)
     return {"topic": topic.name, "kind": kind, "source": source, "count": len(chosen), "most": REDRIVEN_MAX}
 
 
-async def _chosen(cluster: Cluster, topic: TopicView, kind: str, source: str) -> list[Letter]:
+async def _chosen(visit: Visit, topic: TopicView, kind: str, source: str) -> list[Letter]:
     """Letters of one group that are not redriven yet, the oldest first."""
-    marks = await _marks(cluster, topic.name)
+    marks = await _marks(visit, topic.name)
     if marks is None:
         raise Refused("too many letters were redriven already: use `runnel pipeline run dead-letters`")
-    found, _ = await _newest_letters(cluster, topic)
+    found, _ = await _newest_letters(visit.cluster, topic)
     chosen = [
         letter
         for letter in found
@@ -171,7 +168,7 @@ async def redrive(visit: Visit, form: Form) -> Done:
         # Fence another run, and end its transaction, before marks are read.
         await producer.begin()
         await producer.abort()
-        chosen = await _chosen(visit.cluster, topic, kind, source)
+        chosen = await _chosen(visit, topic, kind, source)
         if chosen:
             async with producer.transaction():
                 for letter in chosen:
@@ -206,3 +203,5 @@ async def _ensure_marks(visit: Visit, topic: str) -> None:
     except BrokerError as error:
         if error.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
+    # Marks of another run are seen from here on.
+    visit.data.catalogue.invalidate()

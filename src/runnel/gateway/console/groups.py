@@ -105,7 +105,7 @@ async def group(visit: Visit) -> Content:
     summary = await lag_of(addresses.values(), name)
     owners = {partition: member for member in view.members for partition in member.partitions}
     known = {each.partition: each for each in lag.partitions}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "partition": partition,
             "committed": None if (each := known.get(partition)) is None else each.committed,

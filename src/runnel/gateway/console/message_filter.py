@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 from runnel.client.chunk import Message
 

@@ -103,7 +103,7 @@ def _busiest(data: ClusterData, catalogue: Catalogue) -> list[tuple[str, float]]
 async def _lagging(data: ClusterData, names: list[str]) -> list[dict[str, Any]]:
     """The groups with the highest lag."""
     reported = await data.lag_summaries.get()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"group": name, "lag": found.lag, "seconds": found.seconds, "verdict": found.verdict}
         for name in names
         if (found := reported.get(name)) is not None

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 
 from starlette.responses import Response, StreamingResponse
@@ -12,7 +12,8 @@ from runnel.client.chunk import Chunk, Message
 from runnel.client.errors import ClientError
 from runnel.client.offsets import end_offsets
 from runnel.client.reader import Reader
-from runnel.gateway.console.message_reading import Source, cursor_text, scan
+from runnel.gateway.console.message_filter import Predicate
+from runnel.gateway.console.message_reading import Positions, Source, cursor_text, scan
 from runnel.gateway.console.message_view import row_of
 from runnel.gateway.console.messages import Browsing, range_of
 from runnel.gateway.console.pages import Refused, Visit
@@ -28,8 +29,6 @@ BEAT_S = 15.0
 TAIL_ROWS_MAX = 50
 TAIL_INTERVAL_S = 0.3
 TAIL_BYTES = 1024 * 1024
-
-_searches = 0
 
 
 def event(name: str, data: str) -> bytes:
@@ -47,22 +46,23 @@ async def search(visit: Visit) -> Response:
         if partition in high:
             high[partition] = min(high[partition], max(offset, low[partition]))
 
-    async def events() -> AsyncIterator[bytes]:
-        global _searches
-        if _searches >= SEARCHES_AT_ONCE:
+    async def events() -> AsyncGenerator[bytes]:
+        if visit.gateway.searches >= SEARCHES_AT_ONCE:
             yield event("failed", "too many searches at once: wait for another to end")
             return
-        _searches += 1
+        visit.gateway.searches += 1
         try:
             async for part in _search(visit, browsing, low, high, matches):
                 yield part
         finally:
-            _searches -= 1
+            visit.gateway.searches -= 1
 
     return _stream(visit, events())
 
 
-async def _search(visit: Visit, browsing, low, high, matches) -> AsyncIterator[bytes]:  # type: ignore[no-untyped-def]
+async def _search(
+    visit: Visit, browsing: Browsing, low: Positions, high: Positions, matches: Predicate
+) -> AsyncGenerator[bytes]:
     source = Source(visit.cluster, browsing.isolation)
     began_s = told_s = time.monotonic()
     count = 0
@@ -98,7 +98,7 @@ async def tail(visit: Visit) -> Response:
         raise Refused("no partition has a leader", 503)
     ends = await end_offsets(visit.cluster, partitions, isolation=browsing.isolation)
 
-    async def events() -> AsyncIterator[bytes]:
+    async def events() -> AsyncGenerator[bytes]:
         reader = Reader(
             visit.cluster,
             isolation=browsing.isolation,
@@ -148,7 +148,7 @@ async def _batches(reader: Reader) -> AsyncIterator[list[Chunk]]:
                 await waiting
 
 
-def _newest_of(chunks: list[Chunk], matches) -> tuple[list[Message], int]:  # type: ignore[no-untyped-def]
+def _newest_of(chunks: list[Chunk], matches: Predicate) -> tuple[list[Message], int]:
     found = [message for chunk in chunks for message in chunk.messages() if matches(message)]
     found.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
     return found[:TAIL_ROWS_MAX], max(0, len(found) - TAIL_ROWS_MAX)
@@ -158,13 +158,13 @@ def _rows(visit: Visit, topic: str, messages: list[Message]) -> str:
     return visit.render("message_rows.html", rows=[row_of(message) for message in messages], name=topic)
 
 
-def _stream(visit: Visit, events: AsyncIterator[bytes]) -> Response:
+def _stream(visit: Visit, events: AsyncGenerator[bytes]) -> Response:
     """A response that ends with its reader, with the gateway, or with an error that is told."""
     session, gateway = visit.session, visit.gateway
     if session.streams >= STREAMS_MAX:
         raise Refused("too many streams are open", 503)
 
-    async def guarded() -> AsyncIterator[bytes]:
+    async def guarded() -> AsyncGenerator[bytes]:
         session.streams += 1
         try:
             yield b"retry: 3000\n\n"
@@ -180,12 +180,12 @@ def _stream(visit: Visit, events: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(guarded(), media_type="text/event-stream", headers=headers)
 
 
-async def _until(stop: asyncio.Event, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _until(stop: asyncio.Event, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     stopping = asyncio.create_task(stop.wait())
     upcoming: asyncio.Task[bytes] | None = None
     try:
         while True:
-            upcoming = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
+            upcoming = asyncio.ensure_future(anext(events))
             await asyncio.wait({stopping, upcoming}, return_when=asyncio.FIRST_COMPLETED)
             if not upcoming.done():
                 return
@@ -199,4 +199,4 @@ async def _until(stop: asyncio.Event, events: AsyncIterator[bytes]) -> AsyncIter
         if upcoming is not None and not upcoming.done():
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()

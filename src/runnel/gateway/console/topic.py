@@ -196,6 +196,7 @@ async def change_setting(visit: Visit, form: Form) -> Done:
     """Set or reset one setting."""
     kind, name = setting_owner(visit)
     key = required(form, "key", "the name of a setting")
+    change: tuple[str, AlterOperation, str | None]
     if "reset" in form:
         change = (key, AlterOperation.DELETE, None)
     else:

@@ -14,6 +14,8 @@
     return `${value.toFixed(digits)} ${UNITS[unit][index]}`.trim();
   }
 
+  const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+
   class Live {
     constructor(element) {
       this.element = element;
@@ -47,12 +49,11 @@
       this.plot = new uPlot({
         width: this.element.clientWidth,
         height: this.element.clientHeight - 28,
-        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         cursor: { points: { size: 6 } },
         scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 1)] } },
-        axes: [axis, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => short(tick, this.unit)) }],
+        axes: [{ ...axis, space: 90, values: (_plot, ticks) => ticks.map(clock) }, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => short(tick, this.unit)) }],
         series: [
-          { value: (_plot, at) => (at ? new Date(at * 1000).toISOString().slice(11, 19) : "") , label: "UTC" },
+          { value: (_plot, at) => (at ? clock(at) : ""), label: "UTC" },
           ...this.series.map((each) => ({
             label: each.label,
             stroke: color(each.color),
