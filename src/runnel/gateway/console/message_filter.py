@@ -87,6 +87,8 @@ def _predicate(found: "re.Match[str]") -> Predicate:
         pattern = compiled(found["pattern"])
         return lambda message: message.value is not None and bool(pattern.search(message.value))
     if found["text"] is not None:
+        if found["text"].startswith("$"):
+            raise BadFilter(f"not a JSON path: {found['text']}; an example is $.items[0].sku")
         return _contains(_unquoted(found["text"]))
     field, operator = found["field"], found["op"]
     operand = None if found["operand"] is None else _unquoted(found["operand"])
