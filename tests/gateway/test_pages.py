@@ -164,3 +164,24 @@ def test_shared_values_are_bounded() -> None:
         assert len(shared._values) == 10
 
     asyncio.run(check())
+
+
+def test_a_value_may_be_stale_while_it_is_fetched_again() -> None:
+    async def check() -> None:
+        calls = 0
+
+        async def fetch() -> int:
+            nonlocal calls
+            calls += 1
+            await asyncio.sleep(0)
+            return calls
+
+        shared = Shared(fetch, 0.0, stale_s=60)
+        assert await shared.get() == 1
+        while await shared.get() == 1:
+            await asyncio.sleep(0)
+        shared.invalidate()
+        before = calls
+        assert await shared.get() > before
+
+    asyncio.run(check())

@@ -99,9 +99,9 @@ class ClusterData:
         self.cluster = cluster
         self.admin = Admin(cluster)
         self.cluster_admin = ClusterAdmin(cluster)
-        self.catalogue = Shared(self._catalogue, 1.0)
+        self.catalogue = Shared(self._catalogue, 1.0, stale_s=5.0)
         self.brokers = Shared(self._brokers, 1.0)
-        self.sizes = Shared(self._sizes, 10.0)
+        self.sizes = Shared(self._sizes, 10.0, stale_s=60.0)
         self.groups = Shared(self._groups, 2.0)
         self.quorum = Shared(self._quorum, 3.0)
         self.reassignments = Shared(self.cluster_admin.reassignments, 2.0)

@@ -15,9 +15,11 @@ become all that a large cluster does."""
 class Shared(Generic[T]):
     """A value with a time to live; concurrent callers wait for one fetch."""
 
-    def __init__(self, fetch: Callable[[], Awaitable[T]], ttl_s: float) -> None:
+    def __init__(self, fetch: Callable[[], Awaitable[T]], ttl_s: float, stale_s: float = 0.0) -> None:
+        """For `stale_s` more, the value is returned as it is while it is fetched again."""
         self._fetch = fetch
         self._ttl_s = ttl_s
+        self._stale_s = stale_s
         self._value: T | None = None
         self._fresh_until_s = float("-inf")
         self._task: asyncio.Task[T] | None = None
@@ -26,13 +28,21 @@ class Shared(Generic[T]):
 
     async def get(self) -> T:
         """The value, fetched if it is not fresh."""
-        if self._value is not None and asyncio.get_running_loop().time() < self._fresh_until_s:
+        now_s = asyncio.get_running_loop().time()
+        if self._value is not None and now_s < self._fresh_until_s:
             return self._value
         if self._task is None:
             self._task = asyncio.create_task(self._refresh())
             # Without a waiter left, an error is of interest to no caller.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if self._value is not None and now_s < self._fresh_until_s + self._stale_s:
+            return self._value
         return await asyncio.shield(self._task)
+
+    @property
+    def is_cold(self) -> bool:
+        """Nothing was fetched yet."""
+        return self._value is None
 
     def invalidate(self) -> None:
         """Fetch again for the next caller: something was changed."""

@@ -131,6 +131,9 @@ class Page:
         headers = visit.request.headers
         if headers.get("hx-request") == "true" and headers.get("hx-history-restore-request") != "true":
             return await self._content(visit)
+        if visit.data.catalogue.is_cold:
+            # The first answer of a large cluster takes long to read.
+            return self._frame(visit, None, 200)
         task = asyncio.create_task(self._content(visit))
         done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
         if done:

@@ -17,6 +17,7 @@ from runnel.server.cli import (
     storage,
     tenant,
     token,
+    top,
     topic,
     txn,
     user,
@@ -35,6 +36,7 @@ app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=RECORDS)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=ADMINISTRATION)
+app.command("top", rich_help_panel=ADMINISTRATION)(top.top)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)

@@ -6,7 +6,6 @@ import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, Yes
 from runnel.server.cli.serve import Http, LogLevel, LogLevelOption
-from runnel.server.gateway_process import HttpOptions
 
 if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
@@ -51,6 +50,7 @@ def up(
     Example: runnel cluster up --nodes 3
     """
     from runnel.server.cli.local_cluster import run_local_cluster
+    from runnel.server.gateway_process import HttpOptions
 
     run_local_cluster(nodes, data_dir, listen, settings or [], log_level, HttpOptions(http))
 

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from runnel.client import moments
-
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 
 Bootstrap = Annotated[
@@ -31,6 +29,8 @@ _RATE_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 
 def parse_duration_ms(text: str) -> int:
     """Parse 500ms, 30s, 15m, 2h, 7d, 1h30m, or ISO 8601 such as PT15M."""
+    from runnel.client import moments
+
     try:
         return moments.parse_duration_ms(text)
     except moments.InvalidMoment as error:
@@ -47,6 +47,8 @@ def parse_rate(text: str, option: str) -> int:
 
 def parse_moment_ms(text: str, now_ms: int) -> int:
     """Parse 2026-10-01T12:30 (local time unless it has an offset), @EPOCH_MS, or an age such as 15m."""
+    from runnel.client import moments
+
     try:
         return moments.parse_moment_ms(text, now_ms)
     except moments.InvalidMoment as error:

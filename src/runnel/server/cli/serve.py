@@ -1,6 +1,5 @@
 """`runnel serve`: run a broker in the foreground."""
 
-import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runnel.server.cli.options import Settings, parse_settings
-from runnel.server.gateway_process import HttpOptions
 
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Mapping
 
-    from runnel.server.gateway_process import GatewayProcess
+    from runnel.server.gateway_process import GatewayProcess, HttpOptions
     from runnel.server.node import Node
 
 DATA_DIR_DEFAULT = "runnel-data"
@@ -126,6 +124,10 @@ def serve(
 
     Example: runnel serve --workers 4
     """
+    import logging
+
+    from runnel.server.gateway_process import HttpOptions
+
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     static = static_options(data_dir, listen, node_id, settings, config)
     http_options = HttpOptions(http, http_config, http_read_only)
@@ -178,7 +180,7 @@ def _listener(address: str) -> str:
     return f"PLAINTEXT://{address}"
 
 
-async def _serve(static: "Mapping[str, str]", http: HttpOptions, log_level: str) -> None:
+async def _serve(static: "Mapping[str, str]", http: "HttpOptions", log_level: str) -> None:
     import asyncio
     import os
 
@@ -225,7 +227,7 @@ async def _serve(static: "Mapping[str, str]", http: HttpOptions, log_level: str)
     print("stopped", flush=True)
 
 
-def open_console(http: HttpOptions) -> "socket.socket | None":
+def open_console(http: "HttpOptions") -> "socket.socket | None":
     """The socket of the console; an address that was given and cannot be used ends the start."""
     from runnel.server.cli.output import CommandError
     from runnel.server.gateway_process import HttpUnavailable, open_http
@@ -237,7 +239,7 @@ def open_console(http: HttpOptions) -> "socket.socket | None":
 
 
 def _start_console(
-    node: "Node", listening: "socket.socket | None", http: HttpOptions, log_level: str
+    node: "Node", listening: "socket.socket | None", http: "HttpOptions", log_level: str
 ) -> "GatewayProcess | None":
     from runnel.server.gateway_process import HttpUnavailable, start_gateway
 
@@ -250,6 +252,8 @@ def _start_console(
             log_level=log_level,
         )
     except HttpUnavailable as error:
+        import logging
+
         # The broker serves already, and goes on.
         logging.getLogger("runnel.server").warning("%s", error)
         return None
