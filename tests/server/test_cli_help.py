@@ -26,6 +26,8 @@ ALL = dict(commands(typer.main.get_command(app)))
 COMMANDS = {
     "serve",
     "demo",
+    "gateway",
+    "top",
     "cluster up",
     "cluster status",
     "cluster drain",

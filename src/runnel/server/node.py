@@ -142,6 +142,11 @@ class Node:
         return main if self._listeners is None else self._listeners.advertised(main)
 
     @property
+    def protocol(self) -> str:
+        """The security protocol of the first listener for clients."""
+        return self.roles.protocols[self._main_listener.name].name
+
+    @property
     def bootstrap_servers(self) -> str:
         """Value for a client's bootstrap.servers."""
         address = self.address

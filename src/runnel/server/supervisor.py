@@ -131,6 +131,8 @@ class Supervisor:
         with _as_file(secrets) as file:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "runnel.server.cli", "serve", *self._log_options),
+                # One console for all of them.
+                *("--http", "off"),
                 *settings,
                 # The arguments of a process can be seen by all users of a machine.
                 *([f"--config=/dev/fd/{file.fileno()}"] if secrets else []),

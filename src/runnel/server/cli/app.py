@@ -7,6 +7,7 @@ from runnel.server.cli import (
     config,
     consume,
     demo,
+    gateway,
     group,
     log,
     produce,
@@ -16,6 +17,7 @@ from runnel.server.cli import (
     storage,
     tenant,
     token,
+    top,
     topic,
     txn,
     user,
@@ -30,10 +32,12 @@ RECORDS, ADMINISTRATION = "Records", "Administration"
 
 app = new_app()
 app.command("demo", rich_help_panel=BROKER)(demo.demo)
+app.command("gateway", rich_help_panel=BROKER)(gateway.gateway)
 app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=RECORDS)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=ADMINISTRATION)
+app.command("top", rich_help_panel=ADMINISTRATION)(top.top)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)

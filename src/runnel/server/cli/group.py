@@ -285,10 +285,10 @@ def reset_offsets(
     Example: runnel group reset-offsets billing --all-topics --by-duration 15m
     """
     from runnel.server.cli.output import print_info, print_json, print_table
-    from runnel.server.cli.reset import ResetTarget, reset
+    from runnel.server.cli.reset import choose_target, reset
     from runnel.server.cli.session import with_cluster
 
-    target = ResetTarget.choose(to_earliest, to_latest, to_offset, to_datetime, by_duration, shift_by)
+    target = choose_target(to_earliest, to_latest, to_offset, to_datetime, by_duration, shift_by)
     if bool(topics) == all_topics:
         raise typer.BadParameter("specify either --topic or --all-topics")
     moves = with_cluster(bootstrap, lambda cluster: reset(cluster, group, topics or [], target, execute))

@@ -8,12 +8,13 @@ import typer
 from runnel.server.cli.options import parse_settings
 from runnel.server.cli.output import CommandError
 from runnel.server.cli.supervised import run_nodes
+from runnel.server.gateway_process import HttpOptions
 from runnel.server.local_nodes import cluster_id_in, cluster_settings, node_numbers
 from runnel.server.log_format import configure_logging
 
 
 def run_local_cluster(
-    nodes: int, data_dir: str, listen: str, settings: Sequence[str], log_level: str
+    nodes: int, data_dir: str, listen: str, settings: Sequence[str], log_level: str, http: HttpOptions
 ) -> None:
     """Start the nodes, print the addresses, and stop them at the end."""
     configure_logging(log_level)
@@ -36,6 +37,7 @@ def run_local_cluster(
             cluster_id=cluster_id,
         ),
         log_level,
+        http,
     )
 
 

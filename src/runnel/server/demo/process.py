@@ -19,7 +19,9 @@ _LISTENING = re.compile(r"listening on (\S+)")
 class BrokerProcess:
     """`runnel serve` in a child process; use as `with`."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, http: str = "off") -> None:
+        """`http` is the address of a console, or off."""
+        self._http = http
         self._data_dir = data_dir
         self._log = data_dir.parent / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,7 +41,7 @@ class BrokerProcess:
         began_s = time.perf_counter()
         command = [sys.executable, "-m", "runnel.server.cli", "serve"]
         command += ["--data-dir", str(self._data_dir), "--listen", self.address]
-        command += ["--set", "group.initial.rebalance.delay.ms=0"]
+        command += ["--set", "group.initial.rebalance.delay.ms=0", "--http", self._http]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNNEL_")}
         with self._log.open("wb") as log:
             # A separate session: Ctrl-C reaches the demo only, which then stops the broker.

@@ -1,0 +1,33 @@
+"""What a gateway is started with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FAILED = 1
+PORT_MAX = 65535
+
+
+class InvalidOption(Exception):
+    """An option has no meaning; the message is shown to the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """The cluster, how to connect to it, and what may be done."""
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Client properties by their Kafka names. With SASL but without credentials, people log in."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names in the Host header that are accepted beside `localhost`, the machine's name and IP addresses."""
+    read_only: bool = False
+    """Without the routes that change something."""
+
+
+def parse_http_address(text: str) -> tuple[str, int]:
+    """Parse HOST:PORT; an IPv6 host is in brackets."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise InvalidOption(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    return host, int(port)
