@@ -8,7 +8,6 @@ from typing import Any
 from runnel.batch.build import build_batch
 from runnel.batch.header import read_header
 from runnel.batch.records import Record, iterate_records
-from runnel.broker.runtime.group_lag import lag_routes
 from runnel.broker.runtime.promise import settled
 from runnel.messages.create_topics import (
     CreatableTopic,
@@ -108,7 +107,7 @@ class LagWorld:
 
     def lag(self, group: str = "g") -> dict[str, Any]:
         """A group as the admin listener reports it."""
-        status, _, body = lag_routes(self.broker)["/lag"]({"group": [group]})
+        status, _, body = self.broker.groups.lags.answer({"group": [group]})
         assert status == 200
         groups: list[dict[str, Any]] = json.loads(b"".join(body))["groups"]
         [found] = groups

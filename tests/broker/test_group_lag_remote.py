@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from runnel.broker.runtime import remote_ends
-from runnel.broker.runtime.group_lag import lag_routes
 from runnel.controller.values import CONSUMER_OFFSETS, TRANSACTION_STATE
 from runnel.messages.delete_records import (
     DeleteRecordsPartition,
@@ -49,7 +48,7 @@ class Pair:
         assert set(codes(await self.client.ask(request, 8))) == {0}
 
     def rows(self) -> list[Row]:
-        _, _, body = lag_routes(self.broker)["/lag"]({})
+        _, _, body = self.broker.groups.lags.answer({})
         [group] = json.loads(b"".join(body))["groups"]
         found: list[Row] = group["partitions"]
         return found

@@ -10,7 +10,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from runnel.broker.runtime.group_lag import lag_routes
 from runnel.client.loop_thread import LoopThread
 from runnel.server.cli.lag import duration_text, forecast_text
 from tests.broker.world import BrokerWorld
@@ -45,7 +44,8 @@ class Observed:
 
     def answer(self, path: str, query: dict[str, list[str]]) -> tuple[int, str, bytes]:
         async def answered() -> tuple[int, str, bytes]:
-            status, kind, body = lag_routes(self.world.broker)[path](query)
+            assert path == "/lag"
+            status, kind, body = self.world.broker.groups.lags.answer(query)
             return status, kind, b"".join(body)
 
         return self._thread.call(answered())

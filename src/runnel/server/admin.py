@@ -1,6 +1,7 @@
-"""What the admin listener of a node serves: its metrics and its health.
+"""What the admin listener of a node serves: its metrics, the lag of its groups and its health.
 
 /metrics            the Prometheus text format, made at most once a second
+/lag                the lag of the groups that this node coordinates, as JSON
 /livez              200 as long as the event loop turns
 /readyz             200 while this node serves its clients; 503 with the reasons otherwise
 /readyz?replicas    200 if no partition would fall below min.insync.replicas without this node
@@ -95,6 +96,9 @@ class Admin:
         """The node has partitions and coordinators."""
         self.registry.add(CoordinatorMetrics(self._broker))
         self.registry.add(CompressionMetrics(self._broker))
+        lags = self._broker.groups.lags
+        self.registry.add(lags.collect)
+        self.routes["/lag"] = lambda query: Page(*lags.answer(query))
 
     def started(self) -> None:
         """The node serves."""

@@ -10,7 +10,7 @@ nothing moves, it does so every five seconds.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from runnel.batch.header import read_header
@@ -260,8 +260,3 @@ async def _aborted(log: ReplicatedLog, first_offset: int, end_offset: int) -> li
     except NotResident as cold:
         await settled(log.load(cold.load))
         return log.log.aborted_transactions(first_offset, end_offset, may_block=True)
-
-
-def lag_routes(broker: "Broker") -> dict[str, Callable[[Query], Answer]]:
-    """The routes of the admin listener about the groups of this coordinator."""
-    return {"/lag": lambda query: broker.groups.lags.answer(query)}
