@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runnel.gateway.alerts.http_get import GetFailed, get
-from runnel.gateway.alerts.scraper import admin_address
+from runnel.gateway.alerts.scraper import _reachable, admin_address
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 
@@ -86,3 +86,19 @@ def test_a_server_that_does_not_answer():
 )
 def test_addresses_of_admin_listeners(text, address):
     assert admin_address(text, "broker-1") == address
+
+
+@pytest.mark.parametrize(
+    ("address", "broker_host", "is_reachable"),
+    [
+        (("127.0.0.1", 9644), "127.0.0.1", True),
+        (("localhost", 9644), "localhost", True),
+        # The loopback address of another machine: here it may be another broker's.
+        (("127.0.0.1", 9644), "192.0.2.1", False),
+        (("127.0.0.1", 9644), "no-such-host.invalid", False),
+        (("192.0.2.1", 9644), "192.0.2.1", True),
+        (None, "127.0.0.1", False),
+    ],
+)
+def test_a_loopback_address_is_used_on_its_machine_only(address, broker_host, is_reachable):
+    assert asyncio.run(_reachable(address, broker_host)) == (address if is_reachable else None)

@@ -16,6 +16,7 @@ from runnel.observe.exposition import parse
 from runnel.testing import Broker
 from tests.gateway.alerts.servers import Webhook, webhook
 from tests.gateway.alerts.test_evaluator import eventually, played, running
+from tools.certificates import CertificateAuthority
 
 METRIC = re.compile(r"\b(?:kafka|runnel|process)_[a-z0-9_]+")
 TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
@@ -30,8 +31,14 @@ def known_names(text: str) -> set[str]:
     return names
 
 
-def test_every_metric_of_the_rules_and_of_the_dashboard_is_in_a_scrape():
-    with Broker(admin=True) as broker, urlopen(f"http://{broker.admin_address}/metrics") as answer:
+def test_every_metric_of_the_rules_and_of_the_dashboard_is_in_a_scrape(tmp_path):
+    # With TLS, so that it has a certificate.
+    keystore = CertificateAuthority().issue("broker").write(tmp_path / "node.pem")
+    settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": keystore}
+    with (
+        Broker(settings, security_protocol="SSL", admin=True) as broker,
+        urlopen(f"http://{broker.admin_address}/metrics") as answer,
+    ):
         known = known_names(answer.read().decode())
     for text in [*(expression(rule) for rule in RULES), *grafana.expressions()]:
         assert set(METRIC.findall(text)) <= known, text

@@ -251,6 +251,26 @@ def test_a_rule_that_is_disabled_resolves_its_alerts():
     assert [status for _, _, status in receiver.heard] == ["firing", "resolved"]
 
 
+def test_records_that_are_not_valid_are_left_out():
+    receiver = Receiver()
+    receiver.run("++++")
+    records = receiver.alerting.records()
+    # Of another version, with a field more.
+    key, text = next((key, text) for key, text in records.items() if key.startswith("alert/"))
+    newer = {**records, key: text.replace("{", '{"more":1,', 1)}
+    bad = {
+        "alert/1": "{",
+        "alert/2": '{"labels":{},"state":"firing","active_ms":0,"value":1,"value_ms":0}',
+        "group/1": '{"labels":{}}',
+        "silence/1": "[]",
+        "history/7": '[[1,{"x":1}],2]',
+        "history/raw": "{}",
+    }
+    alerting = new_alerting()
+    assert set(alerting.restore({**newer, **bad, "other": "x"})) == set(bad)
+    assert list(alerting.alerts) == list(receiver.alerting.alerts)
+
+
 def test_the_number_of_alerts_is_limited():
     alerting = new_alerting()
     series = [(labels_of({"series": str(number)}), 1.0) for number in range(ALERTS_PER_RULE_MAX + 50)]

@@ -11,7 +11,7 @@ import pytest
 from runnel.observe import grafana
 from runnel.observe.alerts.prometheus_rules import expression, rules_file
 from runnel.observe.alerts.rules import RULES
-from runnel.observe.alerts.settings import alert_settings
+from runnel.observe.alerts.settings import alert_settings, duration_text
 
 DOCS = Path(__file__).parents[3] / "docs"
 RULES_FILE = DOCS / "prometheus" / "runnel-rules.yml"
@@ -28,6 +28,24 @@ def test_files_of_the_documentation_are_current(path, text, request):
     if request.config.getoption("--rewrite"):
         path.write_text(text)
     assert path.read_text() == text, "run `pytest --rewrite` and review the diff"
+
+
+def test_the_table_of_the_documentation_is_that_of_the_rules():
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \|([^|]*)\|", (DOCS / "ALERTS.md").read_text(), re.M)
+    shown = [
+        (
+            rule.name,
+            rule.severity,
+            duration_text(rule.for_ms),
+            ", ".join(f"{name}={_short(value)}" for name, value in rule.thresholds.items()),
+        )
+        for rule in RULES
+    ]
+    assert [(name, severity, duration, text.strip()) for name, severity, duration, text in rows] == shown
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.4g}" if value < 1 else f"{value:.3g}"
 
 
 def test_expressions_read_the_metrics_of_the_conditions():

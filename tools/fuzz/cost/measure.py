@@ -70,6 +70,8 @@ class MeasuredBroker:
     async def __aexit__(self, *_: object) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
+        # Closing it is not enough: the process that builds requests may have inherited the pipe.
+        self._process.stdin.write(b"end\n")
         self._process.stdin.close()
         try:
             await asyncio.wait_for(self._process.wait(), 60)

@@ -2,7 +2,8 @@
 
 A pause is the time from one wake-up of the selector to its next wait: nothing else can be served meanwhile.
 Commands come in by standard input, one line each: `reset` starts a measurement, `read` ends it with a line of
-JSON. Both wall time and the thread's own CPU time are taken, because a busy machine stretches the former.
+JSON, `end` stops the broker. Both wall time and the thread's own CPU time are taken, because a busy machine
+stretches the former.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ class MeasuringSelector(selectors.DefaultSelector):
 
 
 async def serve(settings: dict[str, str], selector: MeasuringSelector) -> None:
-    """Run the broker until standard input ends."""
+    """Run the broker until standard input ends, or says so."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 

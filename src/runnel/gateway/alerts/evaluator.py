@@ -163,7 +163,8 @@ class Evaluator:
         await topic.take()
         self._stored = dict(topic.records)
         self.alerting = self._new_alerting()
-        self.alerting.restore(self._stored)
+        for key in self.alerting.restore(self._stored):
+            log.warning("the record %s is not valid, and is deleted", key)
         self._term = _term(self._stored) + 1
         self._outcomes, self._must_take = [], False
         self._clock.at_least(self.alerting.history.at_ms)

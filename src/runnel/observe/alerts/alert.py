@@ -11,7 +11,8 @@ An alert that is pending again after it was resolved is still a resolved one to 
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from runnel.observe.alerts.rules import Rule
@@ -108,9 +109,12 @@ class Alert:
 
     @classmethod
     def from_record(cls, text: str) -> "Alert":
-        """Parse a value."""
+        """Parse a value; ValueError, KeyError or TypeError if it is not an alert."""
         value: dict[str, Any] = json.loads(text)
-        return cls(**value)
+        alert = cls(**{each.name: value[each.name] for each in fields(cls) if each.name in value})
+        if {"alertname", "severity"} <= alert.labels.keys() and alert.state in (PENDING, FIRING, RESOLVED):
+            return alert
+        raise ValueError("an alert has a name, a severity and a state")
 
 
 def new_alert(rule: Rule, labels: Labels, value: float, now_ms: int) -> Alert:
@@ -124,8 +128,13 @@ def new_alert(rule: Rule, labels: Labels, value: float, now_ms: int) -> Alert:
 
 def fingerprint(labels: Mapping[str, str]) -> str:
     """64 bits of FNV-1a over names and values, in hexadecimal digits."""
+    return _fingerprint(labels_of(labels))
+
+
+@lru_cache(maxsize=10_000)
+def _fingerprint(labels: Labels) -> str:
     state = _FNV_OFFSET
-    for name, value in labels_of(labels):
+    for name, value in labels:
         for octet in name.encode() + _SEPARATOR + value.encode() + _SEPARATOR:
             state = ((state ^ octet) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
     return f"{state:016x}"

@@ -27,7 +27,7 @@ from runnel.observe.alerts.series import History, Labels, Need, Snapshot, labels
 from runnel.observe.alerts.settings import AlertSettings
 from runnel.observe.alerts.silences import PREFIX as SILENCE
 from runnel.observe.alerts.silences import RETENTION_MS as SILENCE_RETENTION_MS
-from runnel.observe.alerts.silences import BadSilence, Silence, silenced_by
+from runnel.observe.alerts.silences import Silence, silenced_by
 
 ALERTS_PER_RULE_MAX = 1000
 """Alerts of one rule; those beyond, in the order of their labels, are not considered."""
@@ -241,21 +241,25 @@ class Alerting:
         for silence in self.silences.values():
             yield silence.to_record()
 
-    def restore(self, records: Mapping[str, str]) -> None:
-        """Continue from records; a silence that is not valid is left out."""
+    def restore(self, records: Mapping[str, str]) -> list[str]:
+        """Continue from records. Returns the keys of those that are not valid and left out."""
+        rejected = []
         for key, text in records.items():
-            if key.startswith(ALERT):
-                alert = Alert.from_record(text)
-                self.alerts[labels_of(alert.labels)] = alert
-            elif key.startswith(GROUP):
-                group = Group.from_record(text)
-                self.groups[group.key] = group
-            elif key.startswith(SILENCE):
-                try:
-                    self.silence_changed(key, text)
-                except BadSilence:
-                    continue
-        self.history.restore(records)
+            try:
+                self._restore(key, text)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                rejected.append(key)
+        return rejected + self.history.restore(records)
+
+    def _restore(self, key: str, text: str) -> None:
+        if key.startswith(ALERT):
+            alert = Alert.from_record(text)
+            self.alerts[labels_of(alert.labels)] = alert
+        elif key.startswith(GROUP):
+            group = Group.from_record(text)
+            self.groups[group.key] = group
+        elif key.startswith(SILENCE):
+            self.silence_changed(key, text)
 
 
 def _needs(rules: Sequence[Rule]) -> tuple[Need, ...]:

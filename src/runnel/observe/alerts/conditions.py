@@ -5,6 +5,7 @@ not suffice to decide, as in the first moments after a start: the alert stays as
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isfinite
 
@@ -66,10 +67,8 @@ def histogram_above(need: Need, threshold: str, share: float, window_ms: int) ->
 
     def observe(history: History, thresholds: Thresholds) -> Iterator[Observation]:
         by_series: dict[Labels, dict[float, float | None]] = {}
-        for labels, _ in history.latest(need):
-            rest = tuple(each for each in labels if each[0] != "le")
-            buckets = by_series.setdefault(rest, {})
-            buckets[float(dict(labels)["le"])] = history.increase(need, labels, window_ms)
+        for rest, bound, labels in _bounds(history, need):
+            by_series.setdefault(rest, {})[bound] = history.increase(need, labels, window_ms)
         for labels, buckets in by_series.items():
             known = [(bound, count) for bound, count in sorted(buckets.items()) if count is not None]
             if len(known) < len(buckets):
@@ -90,11 +89,7 @@ def counted_beyond(buckets: Need, counts: Need, threshold: str, window_ms: int) 
     def observe(history: History, thresholds: Thresholds) -> Iterator[Observation]:
         for labels, _ in history.latest(counts):
             total = history.increase(counts, labels, window_ms)
-            bounds = [
-                (float(dict(found)["le"]), found)
-                for found, _ in history.latest(buckets)
-                if tuple(each for each in found if each[0] != "le") == labels
-            ]
+            bounds = [(bound, found) for rest, bound, found in _bounds(history, buckets) if rest == labels]
             below = max((each for each in bounds if each[0] <= thresholds[threshold]), default=None)
             within = None if below is None else history.increase(buckets, below[1], window_ms)
             if total is None or within is None:
@@ -103,6 +98,14 @@ def counted_beyond(buckets: Need, counts: Need, threshold: str, window_ms: int) 
                 yield Observation(labels, total - within > 0, total - within)
 
     return observe
+
+
+def _bounds(history: History, need: Need) -> Iterator[tuple[Labels, float, Labels]]:
+    """The buckets of histograms: the labels of the histogram, the bound, and all labels."""
+    for labels, _ in history.latest(need):
+        rest = tuple(each for each in labels if each[0] != "le")
+        with suppress(ValueError):
+            yield rest, float(dict(labels).get("le", "")), labels
 
 
 def grows(need: Need, threshold: str, window_ms: int, by: Sequence[str] | None = None) -> Condition:

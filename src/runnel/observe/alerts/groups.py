@@ -8,7 +8,7 @@ to it; a notification that fails is tried again, with the group's state of that 
 
 import json
 from collections.abc import Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from runnel.observe.alerts.alert import FIRING, Alert
 from runnel.observe.alerts.settings import AlertSettings
@@ -122,10 +122,13 @@ class Group:
 
     @classmethod
     def from_record(cls, text: str) -> "Group":
-        """Parse a value."""
+        """Parse a value; ValueError, KeyError or TypeError if it is not a group."""
         value = json.loads(text)
-        told = {name: Told(**each) for name, each in value["told"].items()}
-        return cls(value["labels"], value["flush_ms"], told)
+        told = {
+            name: Told(**{part.name: each[part.name] for part in fields(Told) if part.name in each})
+            for name, each in value["told"].items()
+        }
+        return cls(dict(value["labels"]), int(value["flush_ms"]), told)
 
 
 def group_key(labels: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import isnan
 from typing import Any
 
 Labels = tuple[tuple[str, str], ...]
@@ -270,7 +271,7 @@ class History:
         self._hour.append([self.at_ms, row])
         self._stored[f"{_HOUR}{hour}"] = _json(self._hour)
         first = (self.at_ms - max((need.window_ms for need in stored), default=0)) // HOUR_MS - 1
-        for key in [key for key in self._stored if key != _RAW and int(key.removeprefix(_HOUR)) < first]:
+        for key in [key for key in self._stored if _is_hour(key) and _number(key) < first]:
             del self._stored[key]
         counters = [
             [need.key, node, dict(labels), counter.last, counter.total]
@@ -280,24 +281,42 @@ class History:
         ]
         self._stored[_RAW] = _json({"scraped": sorted(self._scraped), "counters": counters})
 
-    def restore(self, records: Mapping[str, str]) -> None:
-        """Continue from records. Those of needs that no longer exist are ignored."""
+    def restore(self, records: Mapping[str, str]) -> list[str]:
+        """Continue from records. Returns the keys of those that are not valid and left out."""
         needs = {need.key: need for need in self.needs if need.is_stored}
-        self._stored = {key: value for key, value in records.items() if key.startswith(_HOUR)}
-        for key in sorted(self._stored.keys() - {_RAW}, key=lambda key: int(key.removeprefix(_HOUR))):
-            self._hour = json.loads(self._stored[key])
-            for at_ms, row in self._hour:
-                self.at_ms = at_ms
-                for need in needs.values():
-                    for names, value in row.get(need.key, ()):
-                        points = self.series[need].setdefault(labels_of(names), Points())
-                        points.add(at_ms, value)
-        raw = json.loads(self._stored.get(_RAW, '{"scraped": [], "counters": []}'))
-        self._scraped = set(raw["scraped"])
+        hours = sorted((key for key in records if _is_hour(key)), key=_number)
+        rejected = []
+        for key in [*hours, *([_RAW] if _RAW in records else [])]:
+            try:
+                restore = self._restore_raw if key == _RAW else self._restore_hour
+                restore(json.loads(records[key]), needs)
+                self._stored[key] = records[key]
+            except (ValueError, KeyError, TypeError, AttributeError):
+                rejected.append(key)
+        return rejected
+
+    def _restore_hour(self, rows: list[list[Any]], needs: Mapping[str, Need]) -> None:
+        for at_ms, row in rows:
+            for need in needs.values():
+                for names, value in row.get(need.key, ()):
+                    self.series[need].setdefault(labels_of(names), Points()).add(int(at_ms), float(value))
+            self.at_ms = int(at_ms)
+        self._hour = rows
+
+    def _restore_raw(self, raw: dict[str, Any], needs: Mapping[str, Need]) -> None:
+        self._scraped = {int(node) for node in raw["scraped"]}
         for name, node, names, last, total in raw["counters"]:
             if name in needs:
-                counters = self._counters.setdefault((needs[name], node), {})
-                counters[labels_of(names)] = _Counter(last, total)
+                counters = self._counters.setdefault((needs[name], int(node)), {})
+                counters[labels_of(names)] = _Counter(float(last), float(total))
+
+
+def _is_hour(key: str) -> bool:
+    return key.startswith(_HOUR) and key.removeprefix(_HOUR).isdecimal()
+
+
+def _number(key: str) -> int:
+    return int(key.removeprefix(_HOUR))
 
 
 def labels_of(names: Mapping[str, str]) -> Labels:
@@ -314,7 +333,7 @@ def _selected(need: Need, snapshot: Snapshot) -> Iterator[tuple[int, dict[Labels
             continue
         values: dict[Labels, float] = {}
         for labels, value in broker.metrics.get(need.metric, ()):
-            if _matches(patterns, labels):
+            if not isnan(value) and _matches(patterns, labels):
                 key = labels if need.by is None else tuple(each for each in labels if each[0] in need.by)
                 values[key] = combine(values[key], value) if key in values else value
         yield broker.node_id, values
