@@ -3,9 +3,13 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from runnel.gateway.options import FAILED, GatewayOptions, InvalidOption, parse_http_address
+from runnel.gateway.options import FAILED, OFF, GatewayOptions, InvalidOption, parse_http_address
+
+if TYPE_CHECKING:
+    from runnel.gateway.options import Alerts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--command-property", action="append", default=[])
     parser.add_argument("--allowed-host", action="append", default=[])
     parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--alerts", metavar="FILE|off", help="settings of alerts; default: without receivers")
     parser.add_argument("--log-level", default="warning")
     return parser
 
@@ -55,7 +60,22 @@ def _options(given: argparse.Namespace) -> GatewayOptions:
         properties=properties,
         allowed_hosts=tuple(given.allowed_host),
         read_only=given.read_only,
+        alerts=_alerts(given.alerts, properties),
     )
+
+
+def _alerts(given: str | None, properties: Mapping[str, str]) -> "Alerts | None":
+    """The rules and receivers of a file; None if alerts are off, or nobody has logged in to read metrics."""
+    from runnel.gateway.alerts.config import parsed_config, read_config
+    from runnel.gateway.sessions import needs_login
+    from runnel.observe.alerts.settings import BadAlertSettings
+
+    if given == OFF or (given is None and needs_login(properties)):
+        return None
+    try:
+        return parsed_config({}) if given is None else read_config(given)
+    except BadAlertSettings as error:
+        raise InvalidOption(f"--alerts: {error}") from None
 
 
 if __name__ == "__main__":

@@ -2,8 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runnel.gateway.alerts.receivers import Receiver
+    from runnel.observe.alerts.settings import AlertSettings
+
+    Alerts = tuple[AlertSettings, Mapping[str, Receiver]]
 
 FAILED = 1
+OFF = "off"
 PORT_MAX = 65535
 
 
@@ -22,6 +30,8 @@ class GatewayOptions:
     """Names in the Host header that are accepted beside `localhost`, the machine's name and IP addresses."""
     read_only: bool = False
     """Without the routes that change something."""
+    alerts: "Alerts | None" = None
+    """The rules and receivers of alerts, if this gateway evaluates them."""
 
 
 def parse_http_address(text: str) -> tuple[str, int]:

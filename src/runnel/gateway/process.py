@@ -6,11 +6,16 @@ import os
 import resource
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import FrameType
 
 import uvicorn
 
+from runnel.client.errors import ClientError
 from runnel.client.loop_thread import fastest_loop
+from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
+from runnel.gateway.alerts.evaluator import run as evaluate_alerts
 from runnel.gateway.app import Gateway
 from runnel.gateway.options import FAILED, GatewayOptions
 
@@ -19,6 +24,8 @@ READY_PREFIX = "console on "
 
 PARENT_FD = "RUNNEL_SUPERVISOR_FD"
 """The environment variable with a descriptor that is closed when the parent process ends."""
+
+log = logging.getLogger("runnel.gateway")
 
 STOP_SECONDS = 3
 KEEP_ALIVE_SECONDS = 30
@@ -121,9 +128,36 @@ async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
         asyncio.get_running_loop().add_reader(int(os.environ[PARENT_FD]), _stop, server)
     announcing = asyncio.create_task(_announce(server, listening))
     try:
-        await server.run()
+        async with _evaluated(options):
+            await server.run()
     finally:
         announcing.cancel()
+
+
+@asynccontextmanager
+async def _evaluated(options: GatewayOptions) -> AsyncIterator[None]:
+    """Evaluate alerts meanwhile, unless that is off."""
+    if options.alerts is None:
+        yield
+        return
+    settings, receivers = options.alerts
+    evaluator = Evaluator(EvaluatorOptions(options.bootstrap, options.properties, settings, receivers))
+    evaluating = asyncio.create_task(_evaluate(evaluator))
+    try:
+        yield
+    finally:
+        evaluator.stop()
+        await evaluating
+
+
+async def _evaluate(evaluator: Evaluator) -> None:
+    try:
+        await evaluate_alerts(evaluator)
+    except ClientError as error:
+        log.warning("alerts are not evaluated: %s", error)
+    except Exception:
+        # The console is served without them.
+        log.exception("alerts are not evaluated")
 
 
 async def _announce(server: WebServer, listening: socket.socket) -> None:

@@ -48,6 +48,8 @@ class HttpOptions:
     config: Path | None = None
     """Client properties of the gateway."""
     read_only: bool = False
+    alerts: str | None = OFF
+    """The file with the settings of alerts, `off`, or None for default settings."""
 
     @property
     def is_off(self) -> bool:
@@ -103,6 +105,8 @@ def gateway_command(
         command += ["--command-property", f"security.protocol={protocol}"]
     if options.read_only:
         command.append("--read-only")
+    if options.alerts is not None:
+        command += ["--alerts", options.alerts]
     return command
 
 

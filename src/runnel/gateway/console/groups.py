@@ -20,13 +20,12 @@ SORTED_BY_LAG_MAX = 200
 """Lists up to this length can be sorted by lag if brokers do not report it."""
 
 VERDICT_LEVELS = {
+    "unknown": "plain",
     "ok": "good",
-    "caught up": "good",
-    "warning": "warn",
-    "behind": "warn",
+    "lagging": "warn",
+    "rewound": "warn",
     "stalled": "bad",
     "stopped": "bad",
-    "rewound": "warn",
 }
 
 

@@ -115,7 +115,7 @@ async def _lagging(data: ClusterData, names: list[str]) -> list[dict[str, Any]]:
             for name, lag in zip(names, lags, strict=True)
             if lag is not None
         ]
-    behind = [row for row in rows if row["lag"] or row["verdict"] not in ("", "ok", "caught up")]
+    behind = [row for row in rows if row["lag"] or row["verdict"] not in ("", "ok", "unknown")]
     return sorted(behind, key=lambda row: (-(row["seconds"] or 0), -row["lag"], row["group"]))[:SHOWN]
 
 

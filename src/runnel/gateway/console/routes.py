@@ -3,6 +3,7 @@
 from starlette.routing import BaseRoute, Route
 
 from runnel.gateway.console import (
+    alerts,
     brokers,
     dead_letters,
     groups,
@@ -60,6 +61,7 @@ PAGES = (
         toolbar="transactions_toolbar.html",
         live_ms=3000,
     ),
+    Page("/alerts", "Alerts", "alerts", alerts.alerts, live_ms=3000),
     Page("/dead-letters", "Dead letters", "dead-letters", dead_letters.dead_letters),
     Page("/dead-letters/{topic}", "{topic}", "dead-letters", dead_letters.letters),
 )
@@ -81,6 +83,8 @@ DIALOGS = (
     ),
     Dialog("/group/reset", "group_reset.html", groups.show_reset, groups.reset),
     Dialog("/group/delete", "group_delete.html", groups.show_delete, groups.delete),
+    Dialog("/alerts/silence", "silence.html", alerts.show_silence, alerts.silence),
+    Dialog("/alerts/end-silence", "silence_end.html", alerts.show_end, alerts.end_silence),
     Dialog("/brokers/elect", "elect.html", brokers.show_elect, brokers.elect),
     Dialog("/settings/{broker}/setting", "setting.html", topic.show_setting, topic.change_setting),
     Dialog("/transactions/abort", "transaction_abort.html", transactions.show_abort, transactions.abort),

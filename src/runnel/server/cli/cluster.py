@@ -52,7 +52,7 @@ def up(
     from runnel.server.cli.local_cluster import run_local_cluster
     from runnel.server.gateway_process import HttpOptions
 
-    run_local_cluster(nodes, data_dir, listen, settings or [], log_level, HttpOptions(http))
+    run_local_cluster(nodes, data_dir, listen, settings or [], log_level, HttpOptions(http, alerts=None))
 
 
 @app.command("status")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
-from runnel.server.cli.serve import LogLevel, LogLevelOption
+from runnel.server.cli.serve import Alerts, LogLevel, LogLevelOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,7 @@ def gateway(
             help="A name by which browsers reach it, beside localhost and addresses. Repeatable.",
         ),
     ] = None,
+    alerts: Alerts = None,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
     """Run the console of a cluster until Ctrl-C or SIGTERM.
@@ -47,6 +48,8 @@ def gateway(
     command += [part for name in allowed_hosts or () for part in ("--allowed-host", name)]
     if read_only:
         command.append("--read-only")
+    if alerts is not None:
+        command += ["--alerts", alerts]
     properties = client_properties()
     if properties:
         command += ["--command-config", f"/dev/fd/{_as_descriptor(properties)}"]

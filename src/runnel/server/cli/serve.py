@@ -114,6 +114,15 @@ HttpReadOnly = Annotated[
         "--http-read-only", envvar="RUNNEL_HTTP_READ_ONLY", help="Nothing can be changed in the console."
     ),
 ]
+Alerts = Annotated[
+    str | None,
+    typer.Option(
+        "--alerts",
+        envvar="RUNNEL_ALERTS",
+        metavar="FILE|off",
+        help="Settings and receivers of alerts, evaluated beside the console. Default: no receivers.",
+    ),
+]
 LogLevelOption = Annotated[
     LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="Log level on standard error.")
 ]
@@ -130,6 +139,7 @@ def serve(
     http: Http = None,
     http_config: HttpConfig = None,
     http_read_only: HttpReadOnly = False,
+    alerts: Alerts = None,
     log_level: LogLevelOption = LogLevel.WARNING,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
@@ -155,7 +165,7 @@ def serve(
     static = static_options(data_dir, listen, node_id, settings, config)
     if admin is not None:
         static[ADMIN_LISTENERS] = admin
-    http_options = HttpOptions(http, http_config, http_read_only)
+    http_options = HttpOptions(http, http_config, http_read_only, alerts)
     if workers > 1:
         from runnel.server.cli.supervised import run_nodes
         from runnel.server.local_nodes import worker_settings
