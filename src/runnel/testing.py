@@ -103,7 +103,8 @@ class BrokerNode:
 class LocalGateway:
     """A gateway in a process of its own, which ends with this one."""
 
-    def __init__(self, bootstrap: str, protocol: str) -> None:
+    def __init__(self, bootstrap: str, protocol: str, alerts: str = "off") -> None:
+        """`alerts` is a file with the settings of alerts, which it then evaluates."""
         # Imported here: few tests need it.
         import subprocess
 
@@ -114,7 +115,7 @@ class LocalGateway:
             bootstrap,
             ["--listen", "127.0.0.1:0"],
             protocol=protocol,
-            options=HttpOptions(),
+            options=HttpOptions(alerts=alerts),
             log_level="warning",
         )
         end, self._pipe = os.pipe()
