@@ -1,4 +1,4 @@
-"""A gateway evaluates alerts of a real cluster in which nodes fail and groups fall behind; a webhook is notified."""
+"""A gateway evaluates alerts of a real cluster, in which nodes fail and groups fall behind."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
