@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.compat.librdkafka import TIMEOUT_S, consumer
+from tests.compat.librdkafka import TIMEOUT_S
 from tools.kafka import node
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
@@ -56,9 +56,9 @@ def test_the_lag_of_a_group(bootstrap: str) -> None:
         producer.flush(TIMEOUT_S)
     producer.commit_transaction(TIMEOUT_S)
     # Of one partition everything is read but the marker of the transaction.
-    offsets = [TopicPartition(TOPIC, 0, 3), TopicPartition(TOPIC, 1, 5)]
-    with consumer(bootstrap, GROUP) as committing:
-        committing.commit(offsets=offsets, asynchronous=False)
+    for partition, offset in ((0, 3), (1, 5)):
+        of_topic = ("--topic", f"{TOPIC}:{partition}", "--to-offset", str(offset))
+        runnel(bootstrap, "group", "reset-offsets", GROUP, *of_topic, "--execute")
     view = runnel(bootstrap, "group", "describe", GROUP)
     behind, caught_up = view["partitions"]
     assert (view["lag"], view["lag_by"], view["verdict"]) == (4, "record time", None)

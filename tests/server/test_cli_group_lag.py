@@ -144,6 +144,8 @@ def test_the_listener_of_another_cluster_is_not_believed(observed, run, monkeypa
     produce(run, "t", 1, 1)
     run.ok("consume", "t", "--group", "g")
     observed.sample()
+    produce(run, "t", 1, observed.world.broker.clock.now_ms() - YEAR_MS)
+    observed.sample()
     assert run.ok("group", "describe", "g", "--json").json["lag_by"] == "append time"
     monkeypatch.setattr(observed.world.broker, "cluster_id", "another")
     monkeypatch.setattr("runnel.server.cli.lag.ClusterAdmin.describe", _described)

@@ -10,7 +10,7 @@ from runnel.observe.lag.window import Commit, Window
 
 NOT_OBSERVED = "not observed yet"
 BEFORE_OBSERVATION = "the record was appended before this coordinator observed the partition"
-BY_RECORD_TIME = "by record time: the record was appended before this coordinator observed the partition"
+BY_RECORD_TIME = "by record time: it was appended before this coordinator observed the partition"
 OPEN_TRANSACTION = "waits for an open transaction"
 NO_RECORD = "no record to read: transaction markers, aborted or compacted records"
 AFTER_END = "the committed offset is after the end of the partition"

@@ -89,7 +89,7 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
 
     Example: runnel group describe billing
     """
-    from runnel.server.cli.lag import duration_text, forecast_text
+    from runnel.server.cli.lag import forecast_text
     from runnel.server.cli.output import print_fields, print_json
     from runnel.server.cli.session import with_cluster
 
@@ -107,7 +107,7 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
             **_epoch_facts(view),
             "members": len(view["members"]),
             "lag": view["lag"],
-            "behind": f"{duration_text(view['lag_seconds']) or 'unknown'} (by {view['lag_by']})",
+            "behind": _behind_text(view),
             "verdict": view["verdict"] or "-",
             "caught up": forecast_text(view) or "-",
         }
@@ -118,6 +118,13 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
     if view["partitions"]:
         print()
         _print_partitions(view["partitions"])
+
+
+def _behind_text(view: dict[str, Any]) -> str:
+    from runnel.server.cli.lag import duration_text
+
+    text = duration_text(view["lag_seconds"]) or "unknown"
+    return f"{text} (by {view['lag_by']})" if view["lag_seconds"] else text
 
 
 def _print_partitions(rows: list[dict[str, Any]]) -> None:
@@ -139,7 +146,7 @@ def _print_partitions(rows: list[dict[str, Any]]) -> None:
                 row["member"],
                 row["client"],
                 row["host"],
-                *([row["reason"]] if has_notes else []),
+                *([(row["reason"] or "").partition(":")[0]] if has_notes else []),
             )
             for row in rows
         ],
@@ -184,12 +191,13 @@ def _print_members(members: list[dict[str, Any]]) -> None:
 async def _describe(cluster: "Cluster", group_id: str) -> dict[str, Any]:
     from runnel.client.groups import Groups
     from runnel.model.ids import TopicPartition
-    from runnel.server.cli.lag import COORDINATOR, PROTOCOL, lags_by_protocol, lags_from_coordinator
+    from runnel.server.cli.lag import lag_source, lags_by_protocol, lags_from_coordinator
 
     view = await Groups(cluster).describe(group_id)
     known = await lags_from_coordinator(cluster, view.coordinator, [group_id])
-    is_known = known is not None and group_id in known
-    lag = known[group_id] if known and is_known else (await lags_by_protocol(cluster, [group_id]))[group_id]
+    lag = (known or {}).get(group_id)
+    if lag is None:
+        lag = (await lags_by_protocol(cluster, [group_id]))[group_id]
     by_partition = {TopicPartition(row["topic"], row["partition"]): row for row in lag["partitions"]}
     owners = {partition: member for member in view.members for partition in member.partitions}
     rows = []
@@ -219,7 +227,7 @@ async def _describe(cluster: "Cluster", group_id: str) -> dict[str, Any]:
         "target_epoch": view.target_epoch,
         "lag": lag["lag"] or 0,
         "lag_seconds": lag["lag_seconds"],
-        "lag_by": COORDINATOR if is_known else PROTOCOL,
+        "lag_by": lag_source(lag),
         "verdict": lag["verdict"],
         "forecast": lag["forecast"],
         "forecast_seconds": lag["forecast_seconds"],

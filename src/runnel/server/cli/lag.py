@@ -34,7 +34,7 @@ CONCURRENT_MAX = 8
 PAGES_MAX = 100
 PAGE_GROUPS = 1000
 
-COORDINATOR, PROTOCOL = "append time", "record time"
+APPEND_TIME, RECORD_TIME = "append time", "record time"
 NOT_READ = "the first unread record was not read"
 
 
@@ -169,7 +169,7 @@ def _partition(
         reason = NOT_READ
     else:
         seconds = max(round(time.time() - found.timestamp_ms / 1000, 3), 0.0)
-        reason = None if found.is_append_time else "by record time"
+        reason = None if found.is_append_time else f"by {RECORD_TIME}"
     return {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -179,6 +179,13 @@ def _partition(
         "lag_seconds": seconds,
         "reason": reason,
     }
+
+
+def lag_source(group: Mapping[str, Any]) -> str:
+    """Which time of the first unread record the lag of a group in seconds is since."""
+    largest = [row for row in group["partitions"] if row["lag_seconds"] == group["lag_seconds"]]
+    is_by_record = any((row["reason"] or "").startswith(f"by {RECORD_TIME}") for row in largest)
+    return RECORD_TIME if is_by_record else APPEND_TIME
 
 
 def duration_text(seconds: float | None) -> str | None:
