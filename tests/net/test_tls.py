@@ -252,12 +252,14 @@ def test_nothing_is_read_while_a_thread_sends(run, tmp_path: Path, monkeypatch):
             await world.until(lambda: unread_bytes(connection._socket) > 50_000)
             for name in ("received", "read_into", "handshake", "close"):
                 monkeypatch.setattr(TlsEndpoint, name, watched(name, connection, uses))
-            # As left by a socket that has become writable just now.
+            # As left by a socket that has become writable just now; the endpoint has a message, too.
+            connection._endpoint.seal(frame(b"message"))
             outbox._keep(len(content).to_bytes(4, "big"))
             outbox._keep(FileSlice(file, 0, len(content)))
             connection._resume()
             connection.readable()
             assert outbox.is_away
+            assert await client.receive() == b"message"
             assert await client.receive() == content
             await sending
             assert await client.receive() == b"two"

@@ -84,8 +84,7 @@ class TlsConnection(Connection):
         for attempt in range(RECEIVES_MAX):
             if large.is_complete or (attempt and not self._take_more()):
                 break
-            while not large.is_complete and (received := self._read_into(large.room())):
-                large.received += received
+            large.received += self._read_into(large.room())
         if large.is_complete and not self.is_closed:
             self._serve_large(large)
         self._read_on("closed during a request")
@@ -148,8 +147,8 @@ class TlsConnection(Connection):
             self._push()
             self.close(tls_failure(error), warn=True)
             return 0
-        if not received:
-            # The peer may have asked for new keys.
+        if self._endpoint.has_output:
+            # The peer has asked for new keys.
             self._push()
         return received
 

@@ -60,6 +60,7 @@ class TlsEndpoint:
         read = 0
         size = len(room)
         self.has_more = False
+        incoming = self._incoming
         while read < size:
             try:
                 count = self._read_record(room[read:])
@@ -71,6 +72,9 @@ class TlsEndpoint:
                 self.is_ended = True
                 return read
             read += count
+            if not incoming.pending and read < size:
+                # The last record was read entirely. An attempt to read another raises, which takes longer.
+                return read
         self.has_more = True
         return read
 
@@ -82,6 +86,11 @@ class TlsEndpoint:
         """Encrypt bytes; `output` has them."""
         written = self._object.write(data)
         assert written == len(data), "a memory BIO takes everything"
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there are bytes to send to the peer."""
+        return self._outgoing.pending > 0
 
     def output(self) -> bytes:
         """The bytes to send to the peer."""
