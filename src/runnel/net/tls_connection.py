@@ -12,7 +12,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from runnel.net.buffers import LargeFrame
-from runnel.net.connection import Connection
+from runnel.net.connection import RECEIVE_BYTES, Connection
 from runnel.net.tls_outbox import TlsOutbox
 from runnel.ports.service import Session
 from runnel.tls.endpoint import HANDSHAKE_RECORD, SEALED_BYTES, TlsEndpoint
@@ -57,7 +57,7 @@ class TlsConnection(Connection):
             return
         buffer = self._listener.buffer
         start = len(self._rest)
-        read = self._read_into(buffer[start:], self._receive_bytes)
+        read = self._read_into(buffer[start:], max(self._receive_bytes, SEALED_BYTES))
         if read:
             buffer[:start] = self._rest
             self._rest = b""
@@ -66,9 +66,12 @@ class TlsConnection(Connection):
 
     def _receive_large(self, large: LargeFrame) -> None:
         room = large.room()
-        # Little beyond its end, which the endpoint would have to hold.
-        large.received += self._read_into(room, len(room))
+        # Little beyond its end, which the endpoint has to hold.
+        large.received += self._read_into(room, len(room) + SEALED_BYTES)
         if large.is_complete:
+            if large.size_bytes <= RECEIVE_BYTES:
+                # Of such frames, one receive may contain several, which are served and written together.
+                self._receive_bytes = RECEIVE_BYTES
             self._serve_large(large)
         self._read_on("closed during a request")
 
@@ -92,28 +95,36 @@ class TlsConnection(Connection):
             self.readable()
 
     def _read_into(self, room: memoryview, size_bytes: int) -> int:
-        """Receive about so many bytes and decrypt them; 0 if there is nothing to serve, or if it failed."""
-        endpoint, sealed = self._endpoint, self._listener.sealed
+        """Decrypt what the endpoint holds, and receive so many bytes; returns how many are clear."""
+        endpoint = self._endpoint
+        read = 0
         try:
             if endpoint.has_more:
                 read = endpoint.read_into(room)
-            elif endpoint.is_established:
-                received = self._socket.recv_into(sealed[: max(size_bytes, SEALED_BYTES)])
-                if not received:
-                    endpoint.is_ended = True
-                read = endpoint.unseal(sealed[:received], room)
-            elif self._shake_hands():
-                read = endpoint.read_into(room)
-            else:
-                return 0
+            if not endpoint.is_established:
+                if self._shake_hands():
+                    read = endpoint.read_into(room)
+            elif not read or (size_bytes > SEALED_BYTES and not (endpoint.has_more or endpoint.is_ended)):
+                read += self._receive_into(room[read:], size_bytes)
         except ssl.SSLError as error:
             self._push()
             self.close(tls_failure(error), warn=True)
-            return 0
-        if endpoint.has_output:
-            # The peer has asked for new keys.
-            self._push()
+        else:
+            if endpoint.has_output:
+                # The peer has asked for new keys.
+                self._push()
         return 0 if self.is_closed else read
+
+    def _receive_into(self, room: memoryview, size_bytes: int) -> int:
+        """Receive and decrypt. Raises ssl.SSLError."""
+        sealed = self._listener.sealed
+        try:
+            received = self._socket.recv_into(sealed[:size_bytes])
+        except BlockingIOError:
+            return 0
+        if not received:
+            self._endpoint.is_ended = True
+        return self._endpoint.unseal(sealed[:received], room)
 
     def _shake_hands(self) -> bool:
         """Receive and continue the handshake; whether it is complete. Raises ssl.SSLError."""
