@@ -111,7 +111,7 @@ class TlsConnection(Connection):
             self.close(tls_failure(error), warn=True)
         else:
             if endpoint.has_output:
-                # The peer has asked for new keys.
+                # Such as the refusal of a renegotiation.
                 self._push()
         return 0 if self.is_closed else read
 
