@@ -37,7 +37,7 @@ class BrokerNode:
     """One node of a `Broker`; it can be stopped, killed and started again."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self.settings = dict(settings)
+        self.settings = {ADMIN_LISTENERS: OFF, **settings}
         self._thread: LoopThread | None = None
         self._node: Node | None = None
 

@@ -1,6 +1,7 @@
 """The lag of groups at their coordinator, against a walk over the whole log, in virtual time."""
 
 import asyncio
+from typing import Any
 from random import Random
 
 import pytest
@@ -253,6 +254,7 @@ def test_groups_of_both_protocols(monkeypatch):
         assert (simple["state"], simple["protocol"]) == ("Empty", "classic")
         assert (simple["members"], simple["lag"]) == (0, 2)
         assert (consumer["protocol"], consumer["members"], consumer["lag"]) == ("consumer", 1, 3)
+        families: dict[str, dict[Any, Any]]
         families = {each.name: dict(each.samples) for each in world.broker.groups.lags.collect() if each}
         assert families["kafka_consumergroup_members"] == {
             (("consumergroup", "g"),): 0,

@@ -65,7 +65,7 @@ def _options(given: argparse.Namespace) -> GatewayOptions:
 
 
 def _alerts(given: str | None, properties: Mapping[str, str]) -> "Alerts | None":
-    """The rules and receivers of a file; None if alerts are off, or nobody has logged in to read metrics."""
+    """The rules and receivers of a file; None if alerts are off, or there are no credentials for them."""
     from runnel.gateway.alerts.config import parsed_config, read_config
     from runnel.gateway.sessions import needs_login
     from runnel.observe.alerts.settings import BadAlertSettings

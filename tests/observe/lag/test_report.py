@@ -1,6 +1,7 @@
 """Groups as JSON and as metrics."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_queries(world):
             page(IDS, {"limit": [limit]})
 
 
-def collected(world: World) -> dict[str, dict[tuple, float]]:
+def collected(world: World) -> dict[str, dict[Any, Any]]:
     found = LagFamilies([*IDS, "gone"], evaluate(world), world.tracker.position_count).families()
     return {family.name: dict(family.samples) for family in found if family is not None}
 
