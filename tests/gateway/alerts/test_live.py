@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from urllib.request import urlopen
 
 import pytest
 
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
+from runnel.client.groups import Groups
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
 from runnel.gateway.alerts import evaluator as module
@@ -112,6 +114,46 @@ async def _traffic(broker: Broker) -> None:
             async for _ in reader.messages():
                 await asyncio.sleep(0.05)
                 await producer.send(topic, b"x", partition=0)
+
+
+def test_a_consumer_that_is_behind_and_catches_up():
+    group, partition = "etl", TopicPartition("orders", 0)
+    expected = {"ConsumerLagHigh", "ConsumerLagOld"}
+    changes = {"alerts.ConsumerLagHigh.records": "5", "alerts.ConsumerLagOld.seconds": "0.5"}
+
+    async def scenario(broker: Broker, hook: Webhook) -> None:
+        async with (
+            Cluster(broker.bootstrap_servers) as cluster,
+            Producer(cluster) as producer,
+            running(options(broker, hook, **changes)),
+        ):
+            for _ in range(10):
+                end = (await producer.send_and_wait("orders", b"x", partition=0)).offset + 1
+            await Groups(cluster).commit(group, {partition: 1})
+            await eventually(lambda: heard(hook, "firing") >= expected, 60)
+            await Groups(cluster).commit(group, {partition: end})
+            await eventually(lambda: heard(hook, "resolved") >= expected, 60)
+
+    with Broker(admin=True) as broker, webhook() as hook:
+        played(lambda: scenario(broker, hook))
+
+
+def test_a_certificate_that_expires(tmp_path):
+    """The evaluator itself connects with TLS."""
+    authority = CertificateAuthority()
+    settings = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": authority.issue("127.0.0.1").write(tmp_path / "node.pem"),
+    }
+    properties = {"security.protocol": "SSL", "ssl.ca.location": authority.write(tmp_path / "ca.pem")}
+
+    async def scenario(broker: Broker, hook: Webhook) -> None:
+        given = options(broker, hook, **{"alerts.CertificateExpiring.seconds": "1e12"})
+        async with running(replace(given, properties=properties)):
+            await eventually(lambda: "CertificateExpiring" in heard(hook, "firing"), 60)
+
+    with Broker(settings, security_protocol="SSL", admin=True) as broker, webhook() as hook:
+        played(lambda: scenario(broker, hook))
 
 
 @pytest.mark.slow
