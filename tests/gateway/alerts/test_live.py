@@ -12,6 +12,7 @@ from runnel.client.cluster import Cluster
 from runnel.client.groups import Groups
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
+from runnel.client.transactions import Transactions
 from runnel.gateway.alerts import evaluator as module
 from runnel.gateway.alerts.config import parsed_config
 from runnel.gateway.alerts.evaluator import EvaluatorOptions
@@ -21,6 +22,7 @@ from runnel.observe.alerts.prometheus_rules import expression
 from runnel.observe.alerts.rules import RULES
 from runnel.observe.exposition import parse
 from runnel.testing import Broker
+from tests.client.hanging import leave_hanging, set_transaction_version
 from tests.gateway.alerts.servers import Webhook, webhook
 from tests.gateway.alerts.test_evaluator import eventually, played, running
 from tools.certificates import CertificateAuthority
@@ -135,6 +137,25 @@ def test_a_consumer_that_is_behind_and_catches_up():
             await eventually(lambda: heard(hook, "resolved") >= expected, 60)
 
     with Broker(admin=True) as broker, webhook() as hook:
+        played(lambda: scenario(broker, hook))
+
+
+def test_a_transaction_that_hangs_and_is_aborted():
+    where = TopicPartition("orders", 0)
+
+    async def scenario(broker: Broker, hook: Webhook) -> None:
+        async with Cluster(broker.bootstrap_servers) as cluster, running(options(broker, hook)):
+            await Admin(cluster).create_topic(where.topic)
+            await leave_hanging(cluster, where, 4711)
+            await eventually(lambda: "TransactionHanging" in heard(hook, "firing"), 60)
+            transactions = Transactions(cluster)
+            [found] = await transactions.hanging([where], silent_since_ms=2)
+            await transactions.abort_hanging(found.producer)
+            await eventually(lambda: "TransactionHanging" in heard(hook, "resolved"), 60)
+
+    settings = {"transaction.partition.verification.enable": "false"}
+    with Broker(settings, admin=True) as broker, webhook() as hook:
+        set_transaction_version(broker, 1)
         played(lambda: scenario(broker, hook))
 
 
