@@ -14,6 +14,7 @@ from runnel.client.producer import Producer
 from runnel.client.reader import Reader
 from runnel.client.transactions import Transactions
 from runnel.gateway.alerts import evaluator as module
+from runnel.gateway.alerts import state_topic
 from runnel.gateway.alerts.config import parsed_config
 from runnel.gateway.alerts.evaluator import EvaluatorOptions
 from runnel.model.ids import TopicPartition
@@ -140,7 +141,8 @@ def test_a_consumer_that_is_behind_and_catches_up():
         played(lambda: scenario(broker, hook))
 
 
-def test_a_transaction_that_hangs_and_is_aborted():
+def test_a_transaction_that_hangs_and_is_aborted(monkeypatch):
+    monkeypatch.setattr(state_topic, "TRANSACTION_TIMEOUT_MS", 1000)
     where = TopicPartition("orders", 0)
 
     async def scenario(broker: Broker, hook: Webhook) -> None:
@@ -153,7 +155,11 @@ def test_a_transaction_that_hangs_and_is_aborted():
             await transactions.abort_hanging(found.producer)
             await eventually(lambda: "TransactionHanging" in heard(hook, "resolved"), 60)
 
-    settings = {"transaction.partition.verification.enable": "false"}
+    settings = {
+        "transaction.partition.verification.enable": "false",
+        "transaction.max.timeout.ms": 1000,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    }
     with Broker(settings, admin=True) as broker, webhook() as hook:
         set_transaction_version(broker, 1)
         played(lambda: scenario(broker, hook))

@@ -123,7 +123,8 @@ class Evaluator:
         while not self._stop.is_set():
             holder = object_of(topic.records.get(HOLDER))
             left_s = self._renewed_s + lease_s - time.monotonic()
-            if not holder or left_s <= 0:
+            # Its own record: a transaction timed out, but no other evaluator has been active since.
+            if not holder or holder.get("instance") == self.instance or left_s <= 0:
                 return
             await self._sleep(min(left_s, 1.0))
 
