@@ -1,8 +1,8 @@
 """The lag of groups at their coordinator, against a walk over the whole log, in virtual time."""
 
 import asyncio
-from typing import Any
 from random import Random
+from typing import Any
 
 import pytest
 

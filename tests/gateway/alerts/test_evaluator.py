@@ -272,6 +272,27 @@ def test_silences_are_read_while_it_runs(broker, hook, scraped):
     played(scenario)
 
 
+def test_no_silence_is_lost_while_it_stores_states(broker, hook, scraped):
+    async def scenario() -> None:
+        now_ms = time.time_ns() // 1_000_000
+        matchers = (parse_matcher("alertname=Other"),)
+        async with (
+            Cluster(broker.bootstrap_servers) as cluster,
+            running(options(broker, hook, scraped, alerts_interval="20ms")) as evaluator,
+        ):
+            await eventually(lambda: evaluator.is_active)
+            for number in range(60):
+                silence = Silence(f"s{number}", matchers, now_ms, now_ms + 600_000, "test", "anna")
+                await write_silence(cluster, silence)
+            await eventually(lambda: len(evaluator.alerting.silences) == 60)
+            scrapes = scraped.scrapes
+            await eventually(lambda: scraped.scrapes > scrapes + 5)
+            kept = [key for key in await read_records(cluster) if key.startswith("silence/")]
+        assert len(kept) == 60
+
+    played(scenario)
+
+
 def test_a_cluster_that_is_down_is_reported(broker, hook, scraped, monkeypatch):
     monkeypatch.setattr(module, "STORE_WAIT_S", 0.3)
     monkeypatch.setattr(module, "REQUEST_TIMEOUT_S", 1.0)

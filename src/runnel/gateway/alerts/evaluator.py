@@ -64,6 +64,8 @@ class Evaluator:
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Notification, str | None]] = []
+        self._silences: list[tuple[str, str | None]] = []
+        """Changes of silences that were read, and are not yet applied."""
         self._stored: dict[str, str] = {}
         self._storing: asyncio.Task[None] | None = None
         self._term = 0
@@ -123,7 +125,8 @@ class Evaluator:
         while not self._stop.is_set():
             holder = object_of(topic.records.get(HOLDER))
             left_s = self._renewed_s + lease_s - time.monotonic()
-            if not holder or left_s <= 0:
+            # Its own record: a transaction timed out, but no other evaluator has been active since.
+            if not holder or holder.get("instance") == self.instance or left_s <= 0:
                 return
             await self._sleep(min(left_s, 1.0))
 
@@ -136,10 +139,7 @@ class Evaluator:
             self._renewed()
         elif key.startswith(SILENCE) and self.is_active and self._stored.get(key) != value:
             self._apply({key: value})
-            try:
-                self.alerting.silence_changed(key, value)
-            except BadSilence as error:
-                log.warning("%s", error)
+            self._silences.append((key, value))
             self._wake.set()
 
     # Being active.
@@ -166,7 +166,7 @@ class Evaluator:
         for key in self.alerting.restore(self._stored):
             log.warning("the record %s is not valid, and is deleted", key)
         self._term = _term(self._stored) + 1
-        self._outcomes, self._must_take = [], False
+        self._outcomes, self._silences, self._must_take = [], [], False
         self._clock.at_least(self.alerting.history.at_ms)
         self._evaluated_ms = self._clock.now_ms() - self.options.settings.interval_ms
         self.is_active = True
@@ -177,19 +177,30 @@ class Evaluator:
         if self._clock.now_ms() >= self._evaluated_ms + interval_ms:
             snapshot = await scraper.snapshot(self._clock.now_ms())
             self._evaluated_ms = snapshot.at_ms
-            self.alerting.evaluate(snapshot)
-        for notification, error in self._outcomes:
-            if error is None:
-                self.alerting.delivered(notification, self._clock.now_ms())
-            else:
-                self.alerting.failed(notification, error, self._clock.now_ms())
-        self._outcomes = []
+            # Thousands of series take a while: not on the event loop, which others may share.
+            await asyncio.to_thread(self.alerting.evaluate, snapshot)
+        self._take_in()
         due = self.alerting.due(self._clock.now_ms())
         await self._store(topic)
         for notification in due:
             delivery.start(notification)
         next_ms = min(self._evaluated_ms + interval_ms, self.alerting.next_due_ms() or 2**63)
         await self._sleep(max(next_ms - self._clock.now_ms(), 10) / 1000)
+
+    def _take_in(self) -> None:
+        """Apply what has happened since the last round."""
+        outcomes, self._outcomes = self._outcomes, []
+        for notification, error in outcomes:
+            if error is None:
+                self.alerting.delivered(notification, self._clock.now_ms())
+            else:
+                self.alerting.failed(notification, error, self._clock.now_ms())
+        silences, self._silences = self._silences, []
+        for key, value in silences:
+            try:
+                self.alerting.silence_changed(key, value)
+            except BadSilence as bad:
+                log.warning("%s", bad)
 
     def _delivered(self, notification: Notification, error: str | None) -> None:
         self._outcomes.append((notification, error))
@@ -208,17 +219,21 @@ class Evaluator:
     async def _store(self, topic: StateTopic) -> None:
         """Store what has changed. If the cluster is slow or down, continue meanwhile. Raises Fenced."""
         if self._storing is None:
-            self._storing = asyncio.create_task(self._write(topic))
+            # A silence that is read from here on is not in the records, but must not be deleted.
+            known = frozenset(self._stored)
+            wanted = await asyncio.to_thread(self.alerting.records)
+            wanted[HOLDER] = self._holder()
+            self._storing = asyncio.create_task(self._write(topic, wanted, known))
         await asyncio.wait({self._storing}, timeout=STORE_WAIT_S)
         if self._storing.done():
             storing, self._storing = self._storing, None
             storing.result()
 
-    async def _write(self, topic: StateTopic) -> None:
+    async def _write(self, topic: StateTopic, wanted: Mapping[str, str], known: frozenset[str]) -> None:
         try:
             if self._must_take:
                 await self._take_again(topic)
-            changes = _changes(self._stored, {**self.alerting.records(), HOLDER: self._holder()})
+            changes = _changes(self._stored, wanted, known)
             if changes:
                 await topic.store(changes)
                 self._apply(changes)
@@ -273,10 +288,8 @@ class Evaluator:
             self._storing = None
         with suppress(ClientError, Fenced, TimeoutError):
             if self._stop.is_set() and not self._must_take:
-                for notification, error in self._outcomes:
-                    if error is None:
-                        self.alerting.delivered(notification, self._clock.now_ms())
-                changes = _changes(self._stored, self.alerting.records())
+                self._take_in()
+                changes = _changes(self._stored, self.alerting.records(), frozenset(self._stored))
                 await topic.store({**changes, HOLDER: None})
         await topic.release()
 
@@ -293,12 +306,17 @@ async def run(evaluator: Evaluator) -> None:
         evaluator.stop()
 
 
-def _changes(stored: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """What is to be written. A silence is deleted when it is forgotten, but never written: users do that."""
-    changes: dict[str, str | None] = {key: None for key in stored.keys() - wanted.keys()}
-    changes.update(
-        {key: text for key, text in wanted.items() if stored.get(key) != text and not key.startswith(SILENCE)}
-    )
+def _changes(
+    stored: Mapping[str, str], wanted: Mapping[str, str], known: frozenset[str]
+) -> dict[str, str | None]:
+    """What is to be written: of what is `known`, that which is not wanted is deleted.
+
+    A silence is deleted when it is forgotten, but never written: users do that.
+    """
+    changes: dict[str, str | None] = {key: None for key in stored.keys() & known - wanted.keys()}
+    for key, text in wanted.items():
+        if stored.get(key) != text and not key.startswith(SILENCE):
+            changes[key] = text
     return changes
 
 

@@ -26,7 +26,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-alerts"
 REPLICAS_MAX = 3
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
-TRANSACTION_TIMEOUT_MS = 30_000
+TRANSACTION_TIMEOUT_MS = 10_000
 DELIVERY_TIMEOUT_S = 10.0
 TAIL_PAUSE_S = 1.0
 

@@ -105,18 +105,25 @@ class Points:
     def thin(self, now_ms: int, window_ms: int) -> None:
         """Drop what no rule needs: points before the window, and most of those that are not recent."""
         first = max(bisect_right(self.times, now_ms - window_ms) - 1, 0)
+        del self.times[:first], self.values[:first]
         fine = bisect_right(self.times, now_ms - FINE_MS)
-        kept = list(range(first, len(self.times)))
-        if first < fine:
-            marks = [
-                index
-                for index in range(first, fine)
-                if index == first or self.times[index] // STEP_MS != self.times[index - 1] // STEP_MS
-            ]
-            kept = marks + list(range(fine, len(self.times)))
-        if len(kept) < len(self.times):
-            self.times = [self.times[index] for index in kept]
-            self.values = [self.values[index] for index in kept]
+        # The last of the old ones was recent a moment ago: does it begin five minutes?
+        if fine > 1 and self.times[fine - 1] // STEP_MS == self.times[fine - 2] // STEP_MS:
+            self._thin(fine)
+
+    def _thin(self, fine: int) -> None:
+        marks = [
+            index
+            for index in range(fine)
+            if index == 0 or self.times[index] // STEP_MS != self.times[index - 1] // STEP_MS
+        ]
+        self.times[:fine] = [self.times[index] for index in marks]
+        self.values[:fine] = [self.values[index] for index in marks]
+
+    def increase(self, since_ms: int) -> float | None:
+        """The difference of the last value and that of `since_ms`; None if there is only one."""
+        first = max(bisect_right(self.times, since_ms) - 1, 0)
+        return self.values[-1] - self.values[first] if len(self.times) - first > 1 else None
 
     def since(self, at_ms: int) -> list[tuple[int, float]]:
         """The points from the last one at or before this time; all if there is none."""
@@ -175,8 +182,10 @@ class History:
 
     def increase(self, need: Need, labels: Labels, window_ms: int) -> float | None:
         """How much a series has grown within a window; None if that is not known."""
-        found = self.window(need, labels, window_ms)
-        return found[-1][1] - found[0][1] if found else None
+        points = self.series[need].get(labels)
+        if points is None or points.times[-1] != self.at_ms:
+            return None
+        return points.increase(self.at_ms - window_ms)
 
     # Writing.
 
