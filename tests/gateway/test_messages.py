@@ -145,7 +145,8 @@ def events(visitor: Visitor, path: str, until: str) -> list[tuple[str, str]]:
         connection.request("GET", path, headers={"Accept": "text/event-stream"})
         response = connection.getresponse()
         assert response.status == 200 and response.headers["content-type"].startswith("text/event-stream")
-        name, data = "", []
+        name = ""
+        data: list[str] = []
         while True:
             line = response.readline().decode().rstrip("\n")
             if line.startswith("event: "):
