@@ -1,8 +1,11 @@
 """`runnel demo`: a guided tour of a broker."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from runnel.server.demo.report import Report
 
 _PIPELINE_ORDERS_MAX = 5_000
 
@@ -54,8 +57,12 @@ def demo(
             run(run_tour(report, orders, keep=True))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    _end(report, time.perf_counter() - began_s, keep)
+
+
+def _end(report: "Report", seconds: float, keep: bool) -> None:
     report.say("")
-    report.title(f"done in {time.perf_counter() - began_s:.1f} s")
+    report.title(f"done in {seconds:.1f} s")
     report.say("Run one yourself with [bold]runnel serve[/bold]; any Kafka client can talk to it.")
     if not keep:
         report.say(

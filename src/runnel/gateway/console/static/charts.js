@@ -48,7 +48,7 @@
       const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
       this.plot = new uPlot({
         width: this.element.clientWidth,
-        height: this.element.clientHeight - 28,
+        height: this.element.clientHeight,
         cursor: { points: { size: 6 } },
         scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 1)] } },
         axes: [{ ...axis, space: 90, values: (_plot, ticks) => ticks.map(clock) }, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => short(tick, this.unit)) }],
@@ -67,7 +67,7 @@
     }
 
     resize() {
-      if (this.plot) this.plot.setSize({ width: this.element.clientWidth, height: this.element.clientHeight - 28 });
+      if (this.plot) this.plot.setSize({ width: this.element.clientWidth, height: this.element.clientHeight });
     }
   }
 
