@@ -219,3 +219,31 @@ def test_the_default_address_in_use_leaves_it_off(
 def test_malformed_addresses_are_refused(value: str) -> None:
     with pytest.raises(ValueError, match=r"admin\.listeners"):
         Node({"admin.listeners": value})
+
+
+def test_a_controller_without_a_broker_has_metrics_and_health(tmp_path: Path) -> None:
+    (port,) = free_ports("127.0.0.1", 1)
+    static = {
+        "process.roles": "controller",
+        "node.id": "7",
+        "listeners": f"CONTROLLER://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"7@127.0.0.1:{port}",
+        "log.dirs": str(tmp_path),
+        "admin.listeners": "127.0.0.1:0",
+    }
+
+    async def scenario() -> None:
+        async with Node(static) as node:
+            assert (await asyncio.to_thread(get, node.admin_address, "/readyz?replicas"))[::2] == (
+                200,
+                b"ok\n",
+            )
+            samples = await asyncio.to_thread(scrape, node.admin_address)
+        assert value(samples, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+        assert value(samples, "kafka_brokers") == 0
+        assert value(samples, "kafka_server_replicamanager_partitioncount") == 0
+        assert value(samples, "kafka_server_raftmetrics_current_leader") == 7
+        assert value(samples, "runnel_collector_failures_total") == 0
+
+    asyncio.run(scenario())

@@ -79,6 +79,7 @@ def test_the_exposition_is_that_of_prometheus(broker: Broker) -> None:
     ours = scrape(broker.admin_address)
     assert read.keys() == ours.keys()
     assert not any(family.type == "unknown" for family in families)
+    assert value(ours, "runnel_collector_failures_total") == 0
     assert all(family.documentation for family in families)
 
 
