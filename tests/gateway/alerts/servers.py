@@ -55,14 +55,16 @@ def webhook() -> Iterator[Webhook]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(state.status)
-            self.send_header("Content-Length", "0")
-            self.send_header("Location", f"http://{HOST}:1/")
-            self.end_headers()
-            if state.status == 200:
+            status = state.status
+            # Before the answer: who has it may look at once.
+            if status == 200:
                 with state.arrived:
                     state.requests.append((self.path, dict(self.headers), body))
                     state.arrived.notify_all()
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.send_header("Location", f"http://{HOST}:1/")
+            self.end_headers()
 
         def log_message(self, *arguments: Any) -> None:
             pass
