@@ -232,6 +232,18 @@ def test_search_reset_keys_and_theme(console: Broker, page) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
 
 
+def test_a_line_that_is_down_is_told_and_recovers(console: Broker, page) -> None:
+    page.goto(f"{console.gateway_url}console/topics")
+    page.get_by_role("link", name="clicks").wait_for()
+    page.context.set_offline(True)
+    page.get_by_text("Connection lost").wait_for()
+    page.context.set_offline(False)
+    page.locator("#line-down").wait_for(state="hidden")
+    # The browser itself reports what failed meanwhile.
+    assert all("ERR_INTERNET_DISCONNECTED" in fault or "fetch" in fault for fault in page.faults)
+    page.faults.clear()
+
+
 def test_attacks_in_records_and_names_are_text(console: Broker, page) -> None:
     page.goto(f"{console.gateway_url}console/topics/orders/messages?filter=alert")
     page.get_by_text("Done: 1 found").wait_for()

@@ -189,7 +189,7 @@ class ClusterData:
         addresses = await self.admin_addresses.get()
         if addresses and len(addresses) == len(self.cluster.nodes):
             try:
-                return _sum(
+                return totals_of(
                     await asyncio.gather(*(get(host, port, "/metrics") for host, port in addresses.values()))
                 )
             except AdminFailed:
@@ -210,9 +210,9 @@ class ClusterData:
         return Totals(sum(ends.values()), by_topic=by_topic)
 
 
-def _sum(texts: Iterable[bytes]) -> Totals:
+def totals_of(texts: Iterable[bytes]) -> Totals:
     """Sum the counters of all brokers from their `/metrics`."""
-    sums = {"records": 0.0, "bytes_in": 0.0, "bytes_out": 0.0}
+    sums: dict[str, float] = {}
     by_topic: dict[str, int] = {}
     for text in texts:
         for line in text.splitlines():
@@ -224,11 +224,11 @@ def _sum(texts: Iterable[bytes]) -> Totals:
             topic = _topic(labels) if brace else None
             # A broker reports a sum without labels, or one series for each topic, or both.
             if topic is None:
-                sums[kind] += float(value)
+                sums[kind] = sums.get(kind, 0.0) + float(value)
             elif kind == "records":
                 by_topic[topic] = by_topic.get(topic, 0) + int(float(value))
-    records = sums["records"] or float(sum(by_topic.values()))
-    return Totals(int(records), sums["bytes_in"] or None, sums["bytes_out"] or None, by_topic)
+    records = int(sums["records"]) if "records" in sums else sum(by_topic.values())
+    return Totals(records, sums.get("bytes_in"), sums.get("bytes_out"), by_topic)
 
 
 def _topic(labels: bytes) -> str | None:

@@ -114,7 +114,7 @@ def read_summaries(body: bytes, *, with_partitions: bool = False) -> dict[str, L
     """Parse the response of `/lag`."""
     return {
         str(group["group"]): LagSummary(
-            int(group["lag"]),
+            int(group.get("lag") or 0),
             group.get("lag_seconds"),
             str(group.get("verdict") or ""),
             group.get("forecast_seconds"),

@@ -22,6 +22,7 @@
   const isBusy = () => document.hidden || isDown || content.contains(document.activeElement?.closest("input, select, textarea"));
   if (liveMs) setInterval(() => { if (!isBusy()) refresh(); }, liveMs);
   if (content?.dataset.missing) refresh();
+  setInterval(() => { if (!liveMs && content?.querySelector("[data-retry]") && !isBusy()) refresh(); }, RETRY_MS);
   document.addEventListener("visibilitychange", () => { if (liveMs && !isBusy()) refresh(); });
 
   // A line that is down is told, and tried again.
