@@ -120,7 +120,8 @@ async def partition_map(visit: Visit) -> Content:
     text, show = visit.query.get("q", "").strip().lower(), visit.query.get("show", "")
     rows = [
         (topic, view)
-        for topic in catalogue.topics
+        # Those of users first.
+        for topic in sorted(catalogue.topics, key=lambda each: each.is_internal)
         if text in topic.name.lower()
         for view in topic.partitions
         if show != "problems" or view.leader < 0 or len(view.in_sync) < len(view.replicas)
