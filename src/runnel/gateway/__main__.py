@@ -4,8 +4,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from runnel.gateway.options import FAILED, GatewayOptions, InvalidOption, parse_http_address
+from runnel.gateway.options import FAILED, REPORTS, GatewayOptions, InvalidOption, parse_http_address
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--command-config")
     parser.add_argument("--command-property", action="append", default=[])
     parser.add_argument("--allowed-host", action="append", default=[])
+    parser.add_argument("--reports", type=Path, default=REPORTS)
     parser.add_argument("--read-only", action="store_true")
     parser.add_argument("--log-level", default="warning")
     return parser
@@ -54,6 +56,7 @@ def _options(given: argparse.Namespace) -> GatewayOptions:
         bootstrap=given.bootstrap_server,
         properties=properties,
         allowed_hosts=tuple(given.allowed_host),
+        reports=given.reports,
         read_only=given.read_only,
     )
 
