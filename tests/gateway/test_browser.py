@@ -43,6 +43,7 @@ PAGES = {
     "settings": "Dynamic defaults",
     "settings/1?q=retention": "log.retention.ms",
     "transactions": "Transactional ids",
+    "pipelines": "No reports yet",
     "alerts": "not evaluated yet",
     "dead-letters": "orders.dead-letters",
     "dead-letters/orders.dead-letters": "not JSON",

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from runnel.gateway.admin_http import AdminFailed, admin_address, get
+from runnel.client.admin_listener import read
+from runnel.client.http_get import GetFailed
 from runnel.gateway.cluster_data import totals_of
 from runnel.gateway.console import text
 from runnel.gateway.lag import lag_of, lag_summaries, read_summaries
@@ -42,22 +43,6 @@ def test_a_counter_that_fell_has_no_rate() -> None:
     assert (rates.records, rates.bytes_in, rates.bytes_out) == (10.0, None, None)
 
 
-@pytest.mark.parametrize(
-    ("listed", "host", "address"),
-    [
-        ("127.0.0.1:9644", "127.0.0.1", ("127.0.0.1", 9644)),
-        ("127.0.0.1:9644", "broker-1.example", None),
-        ("0.0.0.0:9644", "broker-1.example", ("broker-1.example", 9644)),
-        ("http://10.0.0.1:9644,other:1", "10.0.0.1", ("10.0.0.1", 9644)),
-        ("off", "127.0.0.1", None),
-        ("", "127.0.0.1", None),
-        (None, "127.0.0.1", None),
-    ],
-)
-def test_admin_listeners_within_reach(listed, host: str, address) -> None:
-    assert admin_address(listed, host) == address
-
-
 def test_lag_in_seconds() -> None:
     [summary] = read_summaries(json.dumps({"groups": [GROUP]}).encode(), with_partitions=True).values()
     assert (summary.lag, summary.seconds, summary.verdict, summary.forecast_s) == (12, 4.5, "lagging", 60.0)
@@ -86,17 +71,17 @@ def test_responses_of_any_kind() -> None:
             port = server.sockets[0].getsockname()[1]
             addresses = [("127.0.0.1", port)]
             if response in (missing, nothing):
-                with pytest.raises(AdminFailed):
-                    await get("127.0.0.1", port, "/lag")
+                with pytest.raises(GetFailed):
+                    await read(("127.0.0.1", port), "/lag")
                 assert await lag_summaries(addresses) == {}
                 assert await lag_of(addresses, "billing") is None
             else:
-                assert await get("127.0.0.1", port, "/lag") == body
+                assert await read(("127.0.0.1", port), "/lag") == body
                 assert (await lag_summaries(addresses))["billing"].lag == 12
             server.close()
             await server.wait_closed()
-        with pytest.raises(AdminFailed):
-            await get("127.0.0.1", 1, "/lag")
+        with pytest.raises(GetFailed):
+            await read(("127.0.0.1", 1), "/lag")
 
     asyncio.run(check())
 

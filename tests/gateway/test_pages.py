@@ -32,6 +32,7 @@ PAGES = {
     "/console/settings/1?q=retention": "log.retention.ms",
     "/console/transactions": "Transactional ids",
     "/console/dead-letters": "No dead letters",
+    "/console/pipelines": "No reports yet",
 }
 
 

@@ -87,7 +87,7 @@ def use_admin(monkeypatch, address: tuple[str, int] | None) -> None:
     async def found(cluster: object, node_id: int) -> tuple[str, int] | None:
         return address
 
-    monkeypatch.setattr("runnel.server.cli.lag.admin_address", found)
+    monkeypatch.setattr("runnel.server.cli.lag.find_if_known", found)
 
 
 def produce(run: CommandLine, topic: str, count: int, timestamp_ms: int) -> None:

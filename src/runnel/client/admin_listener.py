@@ -1,52 +1,92 @@
 """The admin listeners of brokers: found by Kafka's protocol, read by HTTP."""
 
 import asyncio
-import http.client
+import ipaddress
 import json
-from typing import Any
+import socket
+from typing import Any, TypeAlias
 
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError
+from runnel.client.http_get import GetFailed, get
 from runnel.model.configs import ResourceType
 
-SETTING = "admin.listeners"
-TIMEOUT_S = 3.0
+ADMIN_LISTENERS = "admin.listeners"
+TIMEOUT_S = 5.0
 BODY_BYTES_MAX = 64 * 1024 * 1024
 
-_ANY_HOST = frozenset({"", "0.0.0.0", "::", "[::]"})
+_ANY_HOST = frozenset({"", "0.0.0.0", "::", "*"})
+PORT_MAX = 65535
+
+Address: TypeAlias = tuple[str, int]
 
 
-async def admin_address(cluster: Cluster, node_id: int) -> tuple[str, int] | None:
-    """The address of a broker's admin listener; None if it has none, or is not a broker of this kind."""
+async def find(cluster: Cluster, node_id: int, broker_host: str) -> Address | None:
+    """The address of an admin listener; None if there is none that can be reached. Raises ClientError."""
+    settings = await Admin(cluster).settings(ResourceType.BROKER, str(node_id), keys=[ADMIN_LISTENERS])
+    text = next((each.value for each in settings if each.name == ADMIN_LISTENERS), None)
+    return await reachable(parse(text or "", broker_host), broker_host)
+
+
+async def find_if_known(cluster: Cluster, node_id: int) -> Address | None:
+    """The same; None as well if the broker does not answer, or does not know the setting."""
     try:
-        settings = await Admin(cluster).settings(ResourceType.BROKER, str(node_id), keys=[SETTING])
-    except ClientError:
+        return await find(cluster, node_id, cluster.nodes[node_id].host)
+    except (ClientError, KeyError):
         return None
-    value = next((setting.value for setting in settings if setting.name == SETTING), None)
-    first = (value or "").split(",")[0].strip().rpartition("://")[2]
-    host, _, port = first.rpartition(":")
-    if not port.isdecimal() or int(port) == 0:
-        return None
-    if host in _ANY_HOST:
-        host = cluster.nodes[node_id].host
-    return host.strip("[]"), int(port)
 
 
-async def get_json(address: tuple[str, int], path: str) -> dict[str, Any] | None:
+async def read(address: Address, path: str) -> bytes:
+    """A page of an admin listener. Raises GetFailed."""
+    return await get(*address, path, timeout_s=TIMEOUT_S, body_bytes_max=BODY_BYTES_MAX)
+
+
+async def read_json(address: Address, path: str) -> dict[str, Any] | None:
     """A JSON document of an admin listener; None if there is none."""
-    return await asyncio.to_thread(_get, address, path)
-
-
-def _get(address: tuple[str, int], path: str) -> dict[str, Any] | None:
-    connection = http.client.HTTPConnection(*address, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read(BODY_BYTES_MAX)
-        document = json.loads(body) if response.status == http.client.OK else None
-    except (OSError, http.client.HTTPException, ValueError):
+        document = json.loads(await read(address, path))
+    except (GetFailed, ValueError):
         return None
-    finally:
-        connection.close()
     return document if isinstance(document, dict) else None
+
+
+def parse(text: str, broker_host: str) -> Address | None:
+    """The first address of `admin.listeners`; one without a host, or with any, is on the broker's host."""
+    first = text.split(",")[0].strip().rpartition("://")[2]
+    host, colon, port = first.rpartition(":")
+    host = host.strip("[]")
+    if not colon or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+        return None
+    return (broker_host if host in _ANY_HOST else host), int(port)
+
+
+async def reachable(address: Address | None, broker_host: str) -> Address | None:
+    """The address, unless it is a loopback address of another machine: here it would be another broker's."""
+    if address is None or not _is_loopback(address[0]):
+        return address
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(broker_host, None, type=socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    return address if any(_is_of_this_machine(family, str(place[0])) for family, *_, place in found) else None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_of_this_machine(family: int, host: str) -> bool:
+    """Only an address of this machine can be bound."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True

@@ -4,9 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.gateway.options import FAILED, OFF, GatewayOptions, InvalidOption, parse_http_address
+from runnel.gateway.options import FAILED, OFF, REPORTS, GatewayOptions, InvalidOption, parse_http_address
 
 if TYPE_CHECKING:
     from runnel.gateway.options import Alerts
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--command-config")
     parser.add_argument("--command-property", action="append", default=[])
     parser.add_argument("--allowed-host", action="append", default=[])
+    parser.add_argument("--reports", type=Path, default=REPORTS)
     parser.add_argument("--read-only", action="store_true")
     parser.add_argument("--alerts", metavar="FILE|off", help="settings of alerts; default: without receivers")
     parser.add_argument("--log-level", default="warning")
@@ -59,6 +61,7 @@ def _options(given: argparse.Namespace) -> GatewayOptions:
         bootstrap=given.bootstrap_server,
         properties=properties,
         allowed_hosts=tuple(given.allowed_host),
+        reports=given.reports,
         read_only=given.read_only,
         alerts=_alerts(given.alerts, properties),
     )

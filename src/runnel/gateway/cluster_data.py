@@ -7,23 +7,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from runnel.client.admin import Admin
+from runnel.client.admin_listener import Address, find, read
 from runnel.client.cluster import Cluster, PartitionView, TopicView
 from runnel.client.cluster_admin import BrokerView, ClusterAdmin, QuorumView
 from runnel.client.errors import ClientError
 from runnel.client.groups import GroupListing, Groups
+from runnel.client.http_get import GetFailed
 from runnel.client.offsets import end_offsets, start_offsets
-from runnel.gateway.admin_http import AdminFailed, admin_address, get
 from runnel.gateway.lag import GroupLag, LagSummary, group_lag, lag_summaries
 from runnel.gateway.shared import Shared, SharedByKey
 from runnel.gateway.throughput import Throughput, Totals
-from runnel.model.configs import ResourceType
 from runnel.model.ids import TopicPartition
 
 SAMPLED_PARTITIONS_MAX = 2000
 """End offsets of at most this many partitions are sampled; above, brokers' own counters are needed."""
 
 LAGS_MAX = 500
-ADMIN_LISTENERS = "admin.listeners"
 _METRICS = {
     b"kafka_server_brokertopicmetrics_messagesin_total": "records",
     b"kafka_server_brokertopicmetrics_bytesin_total": "bytes_in",
@@ -164,21 +163,17 @@ class ClusterData:
     async def _lag_summaries(self) -> dict[str, LagSummary]:
         return await lag_summaries((await self.admin_addresses.get()).values())
 
-    async def _admin_addresses(self) -> dict[int, tuple[str, int]]:
+    async def _admin_addresses(self) -> dict[int, Address]:
         """The admin listeners of brokers that have one within reach."""
         found = {}
         for broker in (await self.brokers.get()).brokers:
             if broker.is_fenced:
                 continue
             try:
-                settings = await self.admin.settings(
-                    ResourceType.BROKER, str(broker.node_id), keys=[ADMIN_LISTENERS]
-                )
+                address = await find(self.cluster, broker.node_id, broker.host)
             except ClientError:
                 # Not permitted, or the broker is about to be fenced.
                 continue
-            value = next((each.value for each in settings if each.name == ADMIN_LISTENERS), None)
-            address = admin_address(value, broker.host)
             if address is not None:
                 found[broker.node_id] = address
         return found
@@ -190,9 +185,9 @@ class ClusterData:
         if addresses and len(addresses) == len(self.cluster.nodes):
             try:
                 return totals_of(
-                    await asyncio.gather(*(get(host, port, "/metrics") for host, port in addresses.values()))
+                    await asyncio.gather(*(read(address, "/metrics") for address in addresses.values()))
                 )
-            except AdminFailed:
+            except GetFailed:
                 pass
         catalogue = await self.catalogue.get()
         if catalogue.partition_count > SAMPLED_PARTITIONS_MAX:

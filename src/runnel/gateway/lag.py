@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from runnel.client.admin_listener import Address, read
 from runnel.client.cluster import Cluster
 from runnel.client.errors import BrokerError
 from runnel.client.groups import Groups
+from runnel.client.http_get import GetFailed
 from runnel.client.offsets import end_offsets
-from runnel.gateway.admin_http import AdminFailed, get
 from runnel.model.ids import TopicPartition
 
 PAGE = 500
@@ -79,31 +80,31 @@ async def _has_leader(cluster: Cluster, partition: TopicPartition) -> bool:
         return False
 
 
-async def lag_summaries(addresses: Iterable[tuple[str, int]]) -> dict[str, LagSummary]:
+async def lag_summaries(addresses: Iterable[Address]) -> dict[str, LagSummary]:
     """What all brokers report of all groups; nothing of brokers that do not."""
     found: dict[str, LagSummary] = {}
-    for host, port in addresses:
+    for address in addresses:
         after = ""
         try:
             for _ in range(PAGES_MAX):
                 query = urlencode({"limit": PAGE, **({"after": after} if after else {})})
-                page = read_summaries(await get(host, port, f"/lag?{query}"))
+                page = read_summaries(await read(address, f"/lag?{query}"))
                 found.update(page)
                 if len(page) < PAGE:
                     break
                 after = max(page)
-        except (AdminFailed, ValueError, KeyError, TypeError):
+        except (GetFailed, ValueError, KeyError, TypeError):
             continue
     return found
 
 
-async def lag_of(addresses: Iterable[tuple[str, int]], group_id: str) -> LagSummary | None:
+async def lag_of(addresses: Iterable[Address], group_id: str) -> LagSummary | None:
     """What its coordinator reports of a group, with its partitions."""
-    for host, port in addresses:
+    for address in addresses:
         try:
-            body = await get(host, port, f"/lag?{urlencode({'group': group_id})}")
+            body = await read(address, f"/lag?{urlencode({'group': group_id})}")
             summary = read_summaries(body, with_partitions=True).get(group_id)
-        except (AdminFailed, ValueError, KeyError, TypeError):
+        except (GetFailed, ValueError, KeyError, TypeError):
             continue
         if summary is not None:
             return summary

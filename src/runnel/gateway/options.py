@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 FAILED = 1
 OFF = "off"
 PORT_MAX = 65535
+REPORTS = Path(".runnel") / "reports"
+"""Where the jobs of pipelines write their reports, unless they are told otherwise."""
 
 
 class InvalidOption(Exception):
@@ -28,6 +31,8 @@ class GatewayOptions:
     """Client properties by their Kafka names. With SASL but without credentials, people log in."""
     allowed_hosts: tuple[str, ...] = ()
     """Names in the Host header that are accepted beside `localhost`, the machine's name and IP addresses."""
+    reports: Path = REPORTS
+    """The folder with the reports of pipelines."""
     read_only: bool = False
     """Without the routes that change something."""
     alerts: "Alerts | None" = None

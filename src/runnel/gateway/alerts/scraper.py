@@ -1,32 +1,24 @@
 """Reads the metrics of all brokers, at the admin listeners that their configs name."""
 
 import asyncio
-import ipaddress
 import logging
-import socket
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from runnel.client.admin import Admin
+from runnel.client.admin_listener import ADMIN_LISTENERS, Address, find, read
 from runnel.client.cluster import Cluster
 from runnel.client.cluster_admin import BrokerView, ClusterAdmin
 from runnel.client.errors import ClientError
-from runnel.gateway.alerts.http_get import GetFailed, get
-from runnel.model.configs import ResourceType
+from runnel.client.http_get import GetFailed
 from runnel.observe.alerts.series import BrokerState, Labels, Metrics, Snapshot
 from runnel.observe.exposition import parse
 
-ADMIN_LISTENERS = "admin.listeners"
 METRICS_PATH = "/metrics"
-SCRAPE_TIMEOUT_S = 5.0
 DESCRIBE_TIMEOUT_S = 5.0
-METRICS_BYTES_MAX = 64 * 1024 * 1024
 SCRAPES_AT_ONCE = 8
 
 log = logging.getLogger("runnel.alerts")
-
-Address = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -79,9 +71,7 @@ class Scraper:
         assert known.address is not None
         host, port = known.address
         try:
-            body = await get(
-                host, port, METRICS_PATH, timeout_s=SCRAPE_TIMEOUT_S, body_bytes_max=METRICS_BYTES_MAX
-            )
+            body = await read(known.address, METRICS_PATH)
             return await asyncio.to_thread(_selected, body, self._wanted)
         except (GetFailed, ValueError) as error:
             log.info(
@@ -97,62 +87,16 @@ class Scraper:
             return
         try:
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
-                settings = await Admin(self._cluster).settings(
-                    ResourceType.BROKER, str(view.node_id), keys=[ADMIN_LISTENERS]
-                )
+                known.address = await find(self._cluster, view.node_id, view.host)
         except (ClientError, TimeoutError):
             return
-        text = next((each.value for each in settings if each.name == ADMIN_LISTENERS), None)
-        known.address = await _reachable(admin_address(text or "", view.host), view.host)
         if known.address is None and not known.is_unreachable:
             log.warning(
-                "broker %d has no admin listener that can be reached from here (%s=%s): no metrics are read",
+                "broker %d has no admin listener that can be reached from here (%s): no metrics are read",
                 view.node_id,
                 ADMIN_LISTENERS,
-                text,
             )
         known.is_unreachable = known.address is None
-
-
-def admin_address(text: str, broker_host: str) -> Address | None:
-    """The first address of `admin.listeners`; one without a host, or with any, is on the broker's host."""
-    first = text.split(",")[0].strip().rpartition("://")[2]
-    host, colon, port = first.rpartition(":")
-    host = host.strip("[]")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-        return None
-    return (broker_host if host in ("", "0.0.0.0", "::", "*") else host), int(port)
-
-
-async def _reachable(address: Address | None, broker_host: str) -> Address | None:
-    """The address, unless it is a loopback address of another machine: here it would be another broker's."""
-    if address is None or not _is_loopback(address[0]):
-        return address
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(broker_host, None, type=socket.SOCK_DGRAM)
-    except OSError:
-        return None
-    return address if any(_is_of_this_machine(family, str(place[0])) for family, *_, place in found) else None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_of_this_machine(family: int, host: str) -> bool:
-    """Only an address of this machine can be bound."""
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError:
-            return False
-    return True
 
 
 def _selected(body: bytes, wanted: tuple[str, ...]) -> Metrics:

@@ -13,6 +13,7 @@ from runnel.client.errors import ClientError
 from runnel.gateway.cluster_data import Brokers, Catalogue, ClusterData
 from runnel.gateway.console.pages import NO_STORE, Content, Visit
 from runnel.gateway.console.text import plural
+from runnel.gateway.console.topics import is_internal
 
 SHOWN = 8
 """Rows of a list on the overview."""
@@ -44,7 +45,7 @@ async def overview(visit: Visit) -> Content:
         _optional(data.groups.get()),
         _optional(data.reassignments.get()),
     )
-    own = [topic for topic in catalogue.topics if not topic.is_internal]
+    own = [topic for topic in catalogue.topics if not is_internal(topic)]
     values: dict[str, Any] = {
         "health": health_of(catalogue, brokers, quorum),
         "brokers": brokers,
@@ -95,7 +96,7 @@ def _busiest(data: ClusterData, catalogue: Catalogue) -> list[tuple[str, float]]
     rates = [
         (name, rate)
         for name, rate in data.throughput.by_topic.items()
-        if (topic := catalogue.by_name.get(name)) is not None and not topic.is_internal
+        if (topic := catalogue.by_name.get(name)) is not None and not is_internal(topic)
     ]
     return sorted(rates, key=lambda each: (-each[1], each[0]))[:SHOWN]
 

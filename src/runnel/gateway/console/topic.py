@@ -9,7 +9,7 @@ from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.cluster_data import Sizes
 from runnel.gateway.console.dialogs import Done, Form, confirmed, required, whole
 from runnel.gateway.console.pages import Content, Refused, Visit
-from runnel.gateway.console.topics import optional_sizes
+from runnel.gateway.console.topics import is_internal, optional_sizes
 from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition, id_text
@@ -145,7 +145,7 @@ async def delete(visit: Visit, form: Form) -> Done:
 
 def refuse_internal(topic: TopicView) -> None:
     """The cluster itself writes internal topics."""
-    if topic.is_internal or topic.name.startswith("__"):
+    if is_internal(topic):
         raise Refused(f"{topic.name} is an internal topic: use the command line if you are sure")
 
 

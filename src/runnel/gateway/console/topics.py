@@ -32,7 +32,7 @@ async def topics(visit: Visit) -> Content:
     found = [
         topic
         for topic in catalogue.topics
-        if (shows_internal or not topic.is_internal) and text in topic.name.lower()
+        if (shows_internal or not is_internal(topic)) and text in topic.name.lower()
     ]
     sort = visit.query.get("sort", "name")
     rates = data.throughput.by_topic
@@ -47,13 +47,19 @@ async def topics(visit: Visit) -> Content:
             "size": None if sizes is None else sizes.by_topic.get(topic.name, 0),
             "rate": rates.get(topic.name),
             "offline": sum(view.leader < 0 for view in topic.partitions),
+            "is_internal": is_internal(topic),
             "under": sum(len(view.in_sync) < len(view.replicas) for view in topic.partitions),
         }
         for topic in shown
     ]
-    hidden = sum(topic.is_internal for topic in catalogue.topics) if not shows_internal else 0
+    hidden = sum(map(is_internal, catalogue.topics)) if not shows_internal else 0
     values = {"rows": rows, "pager": pager, "sort": sort, "text": text, "hidden": hidden}
     return Content("topics.html", {**values, "q": visit.query, "total": len(catalogue.topics) - hidden})
+
+
+def is_internal(topic: TopicView) -> bool:
+    """Is it a topic of the cluster itself, or of a tool that uses such a name?"""
+    return topic.is_internal or topic.name.startswith("__")
 
 
 def _sort(found: list[TopicView], sort: str, sizes: Sizes | None, rates: Mapping[str, float]) -> None:

@@ -1,5 +1,6 @@
 """`runnel gateway`: the console of a cluster, without a broker."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,10 @@ def gateway(
         str, typer.Option("--http", metavar="HOST:PORT", help="Listener address; port 0 picks a free port.")
     ] = HTTP_DEFAULT,
     read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be changed.")] = False,
+    reports: Annotated[
+        Path | None,
+        typer.Option("--reports", metavar="DIR", help="Reports of pipelines. Default: .runnel/reports."),
+    ] = None,
     allowed_hosts: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,6 +51,8 @@ def gateway(
     command = [sys.executable, "-m", "runnel.gateway", "--bootstrap-server", bootstrap, "--listen", http]
     command += ["--log-level", log_level]
     command += [part for name in allowed_hosts or () for part in ("--allowed-host", name)]
+    if reports is not None:
+        command += ["--reports", str(reports)]
     if read_only:
         command.append("--read-only")
     if alerts is not None:

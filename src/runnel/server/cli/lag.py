@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import walk_headers
-from runnel.client.admin_listener import admin_address, get_json
+from runnel.client.admin_listener import find_if_known, read_json
 from runnel.client.cluster import Cluster
 from runnel.client.cluster_admin import ClusterAdmin
 from runnel.client.errors import BrokerError, ClientError, check
@@ -42,7 +42,7 @@ async def lags_from_coordinator(
     cluster: Cluster, node_id: int, group_ids: Iterable[str] | None = None
 ) -> dict[str, dict[str, Any]] | None:
     """Groups as their coordinator reports them, all without their partitions; None if it cannot be asked."""
-    address = await admin_address(cluster, node_id)
+    address = await find_if_known(cluster, node_id)
     if address is None:
         return None
     query = {"group": list(group_ids)} if group_ids is not None else {"partitions": "0", "limit": PAGE_GROUPS}
@@ -52,7 +52,7 @@ async def lags_from_coordinator(
     except ClientError:
         return None
     for _ in range(PAGES_MAX):
-        answer = await get_json(address, f"/lag?{urlencode(query, doseq=True)}")
+        answer = await read_json(address, f"/lag?{urlencode(query, doseq=True)}")
         # The address may be that of a broker on this host instead.
         if answer is None or (answer.get("cluster_id"), answer.get("node_id")) != (cluster_id, node_id):
             return None

@@ -1,11 +1,11 @@
-"""HTTP GET against a server that answers with given bytes."""
+"""Addresses of admin listeners, and HTTP GET against a server that answers with given bytes."""
 
 import asyncio
 
 import pytest
 
-from runnel.gateway.alerts.http_get import GetFailed, get
-from runnel.gateway.alerts.scraper import _reachable, admin_address
+from runnel.client.admin_listener import parse, reachable
+from runnel.client.http_get import GetFailed, get
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_answer():
     ],
 )
 def test_addresses_of_admin_listeners(text, address):
-    assert admin_address(text, "broker-1") == address
+    assert parse(text, "broker-1") == address
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_addresses_of_admin_listeners(text, address):
     ],
 )
 def test_a_loopback_address_is_used_on_its_machine_only(address, broker_host, is_reachable):
-    assert asyncio.run(_reachable(address, broker_host)) == (address if is_reachable else None)
+    assert asyncio.run(reachable(address, broker_host)) == (address if is_reachable else None)
