@@ -17,7 +17,9 @@ ROWS = 50
 BOUNDS_MAX = 2000
 """Offsets of at most this many partitions are asked for to show one page."""
 
-SORTS = ("name", "partitions", "size", "rate")
+BOUNDS_PATIENCE_S = 1.0
+"""How long a list waits for offsets: it is shown without them, and read again soon."""
+
 SETTING_FIELDS = ("cleanup.policy", "retention.ms", "min.insync.replicas")
 
 
@@ -83,9 +85,10 @@ async def optional_sizes(visit: Visit) -> Sizes | None:
 async def _records(visit: Visit, shown: list[TopicView]) -> dict[str, int]:
     partitions = [TopicPartition(topic.name, view.partition) for topic in shown for view in topic.partitions]
     try:
-        starts, ends = await visit.data.bounds(partitions[:BOUNDS_MAX])
-    except ClientError:
-        # A topic of the page was deleted, or a leader has just changed.
+        async with asyncio.timeout(BOUNDS_PATIENCE_S):
+            starts, ends = await visit.data.bounds(partitions[:BOUNDS_MAX])
+    except (ClientError, TimeoutError):
+        # A topic of the page was deleted, or a leader has just changed: the next reading knows.
         return {}
     complete = {partition.topic for partition in partitions[:BOUNDS_MAX]}
     complete -= {partition.topic for partition in partitions[BOUNDS_MAX:]}
