@@ -36,6 +36,7 @@ class Served:
                 "/": self._echo,
                 "/big": lambda query: Page(200, "text/plain", [BIG] * 20_000),
                 "/later": self._later,
+                "/parts": lambda query: (429, "text/csv", iter([b"", b"a,", b"b"])),
                 "/bug": self._bug,
                 "/late-bug": lambda query: Page(200, "text/plain", self._failing()),
                 "/held": self._held,
@@ -95,6 +96,7 @@ def test_pages_and_their_statuses(served: Served) -> None:
     assert (status, body, headers["Content-Type"]) == (200, b"hello\n", "text/plain")
     assert served.asked == [{"a": ["1", "2"], "b": [""]}]
     assert get(served.address, "/later")[::2] == (503, b"later\n")
+    assert get(served.address, "/parts")[::2] == (429, b"a,b")
     status, _, body = get(served.address, "/nothing")
     assert status == 404
     assert b"/later" in body

@@ -103,7 +103,7 @@ def _target(target: str) -> tuple[str, dict[str, list[str]]]:
 def response_head(status: int, content_type: str, length: int, *, keeps_open: bool) -> bytes:
     """The head of a response with a body of this length."""
     lines = [
-        f"HTTP/1.1 {status} {REASONS[status]}",
+        f"HTTP/1.1 {status} {REASONS.get(status, '')}",
         f"Content-Type: {content_type}",
         f"Content-Length: {length}",
         "Cache-Control: no-store",

@@ -46,7 +46,9 @@ class Page(NamedTuple):
     """An iterator is read in slices; an empty piece only marks where it may be interrupted."""
 
 
-Handler: TypeAlias = "Callable[[Query], Page | Awaitable[Page]]"
+Answer: TypeAlias = tuple[int, str, bytes | Iterable[bytes]]
+"""A page, or its parts: status, content type and body."""
+Handler: TypeAlias = Callable[[Query], Answer | Awaitable[Answer]]
 
 
 class AdminListener:
@@ -155,7 +157,7 @@ class AdminListener:
             return Page(404, TEXT, f"there is no such page; there are: {known}\n".encode())
         try:
             found = handler(request.query)
-            page = found if isinstance(found, tuple) else await found
+            page = Page(*(found if isinstance(found, tuple) else await found))
             if isinstance(page.body, bytes):
                 return page
             return page._replace(body=await in_slices(page.body))

@@ -445,9 +445,7 @@ class ReplicatedLog(CopiedLog):
         """`stage` for several batches of clients; a rejected batch does not affect the others."""
         if not self.takes_writes:
             return [self._not_leader()] * len(batches)
-        log = self.log
-        end_offset = log.end_offset
-        outcomes = log.stage_all(batches, self.replica.epoch, now_ms)
+        outcomes = self.log.stage_all(batches, self.replica.epoch, now_ms)
         size_bytes = count = 0
         for records, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, Staged):
@@ -457,21 +455,28 @@ class ReplicatedLog(CopiedLog):
                     size_bytes += len(records)
                     count += 1
         if count:
-            self._count(outcomes, count, log.end_offset - end_offset)
+            self._count(outcomes, count)
             self._touch(size_bytes)
         return outcomes
 
-    def _count(self, outcomes: list[Staged | ApiError], count: int, records: int) -> None:
+    def _count(self, outcomes: list[Staged | ApiError], count: int) -> None:
         """Count the batches that were staged, and their records."""
-        traffic = self.traffic
-        traffic.records_in += records
-        if records == count:
+        traffic, first, last = self.traffic, outcomes[0], outcomes[-1]
+        if (
+            count == len(outcomes)
+            and isinstance(first, Staged)
+            and isinstance(last, Staged)
+            and last.last_offset - first.base_offset == count - 1
+        ):
             # Most small batches have one record.
+            traffic.records_in += count
             traffic.batches[0] += count
             return
         for outcome in outcomes:
             if isinstance(outcome, Staged) and not outcome.duplicate:
-                traffic.batches[(outcome.last_offset - outcome.base_offset).bit_length()] += 1
+                delta = outcome.last_offset - outcome.base_offset
+                traffic.records_in += delta + 1
+                traffic.batches[delta.bit_length()] += 1
 
     def _touch(self, size_bytes: int) -> None:
         self.appended_bytes += size_bytes
