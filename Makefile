@@ -34,8 +34,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-demo: $(STAMP) ## a broker, a consumer group, a replay, a crash; a pipeline on Spark, its audit, two reports
-	$(BIN)/runnel demo
+demo: $(STAMP) ## a broker, a consumer group, a replay, a crash; a pipeline on Spark, its audit, two reports (KEEP=1: leaves broker and console running)
+	$(BIN)/runnel demo $(if $(KEEP),--keep)
 
 up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runnel)
 	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)

@@ -19,6 +19,12 @@ settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
 # Tests run little code often: the optimising compiler and parallel collectors cost more CPU than they save.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ["SPARK_SUBMIT_OPTS"] = QUICK_START
+# A test that wants a console asks for it.
+os.environ["RUNNEL_HTTP"] = "off"
+
+# Tests run side by side, and the default port of the admin listener is one: brokers in processes of their own
+# have none, unless a test asks for it.
+os.environ["RUNNEL_SET_ADMIN_LISTENERS"] = "off"
 
 SLOW_TIMEOUT_S = 600
 TEARDOWN_TIMEOUT_S = 300

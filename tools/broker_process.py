@@ -74,7 +74,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         sets = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
-        serve = ["serve", "--data-dir", str(self.data_dir)]
+        serve = ["serve", "--data-dir", str(self.data_dir), "--http", "off"]
         if self.listeners:
             serve += ["--set", "listeners=" + ",".join((f"PLAINTEXT://{self.bootstrap}", *self.listeners))]
         elif "listeners" not in self.settings:

@@ -20,6 +20,7 @@ from types import TracebackType
 
 from runnel.client.loop_thread import LoopThread, fastest_loop
 from runnel.client.sync import SyncClient
+from runnel.controller.config_broker_node import ADMIN_LISTENERS, OFF
 from runnel.server.node import Node
 
 SETTINGS = {
@@ -29,12 +30,14 @@ SETTINGS = {
 }
 """Defaults that differ from `runnel serve`; `settings` override them."""
 
+STOP_TIMEOUT_S = 20.0
+
 
 class BrokerNode:
     """One node of a `Broker`; it can be stopped, killed and started again."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self.settings = dict(settings)
+        self.settings = {ADMIN_LISTENERS: OFF, **settings}
         self._thread: LoopThread | None = None
         self._node: Node | None = None
 
@@ -47,6 +50,11 @@ class BrokerNode:
     def data_dir(self) -> str:
         """Its data directory."""
         return self.settings["log.dirs"]
+
+    @property
+    def admin_address(self) -> str | None:
+        """The address of its admin listener, as host:port; None if it is off, or does not run."""
+        return None if self._node is None else self._node.admin_address
 
     @property
     def is_running(self) -> bool:
@@ -92,6 +100,56 @@ class BrokerNode:
             node.abandon()
 
 
+class LocalGateway:
+    """A gateway in a process of its own, which ends with this one."""
+
+    def __init__(self, bootstrap: str, protocol: str, alerts: str = "off") -> None:
+        """`alerts` is a file with the settings of alerts, which it then evaluates."""
+        # Imported here: few tests need it.
+        import subprocess
+
+        from runnel.server.gateway_process import READY_PREFIX, HttpOptions, gateway_command
+        from runnel.server.process import SUPERVISOR_FD
+
+        command = gateway_command(
+            bootstrap,
+            ["--listen", "127.0.0.1:0"],
+            protocol=protocol,
+            options=HttpOptions(alerts=alerts),
+            log_level="warning",
+        )
+        end, self._pipe = os.pipe()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=(end,),
+            env={**os.environ, SUPERVISOR_FD: str(end)},
+            start_new_session=True,
+        )
+        os.close(end)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(READY_PREFIX):
+            self.close()
+            raise RuntimeError("the gateway did not start; it has printed why")
+        self.url = line.removeprefix(READY_PREFIX).strip()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Stop it."""
+        os.close(self._pipe)
+        self._process.terminate()
+        self._process.wait(STOP_TIMEOUT_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
 class Broker:
     """A broker, or a cluster, for tests; use as `with` or `async with`."""
 
@@ -104,13 +162,22 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
         security_protocol: str = "PLAINTEXT",
+        admin: bool = False,
+        gateway: bool = False,
     ) -> None:
         """`settings` are broker settings by their Kafka names. A given `data_dir` is kept at the end.
 
         All listeners use the security protocol; SSL needs `ssl.keystore.location` or the like in `settings`.
         With several `nodes`, each is a broker and a controller; the ports follow `port`, or are free ones.
+        `admin`: each node serves metrics and health at its `admin_address`.
+        With `gateway`, a console serves at `gateway_url`.
         """
-        self.settings = {**SETTINGS, **{name: _text(value) for name, value in (settings or {}).items()}}
+        listeners = {ADMIN_LISTENERS: f"{_authority(host)}:0" if admin else OFF}
+        self.settings = {
+            **SETTINGS,
+            **listeners,
+            **{name: _text(value) for name, value in (settings or {}).items()},
+        }
         self.host = host
         self.security_protocol = security_protocol
         self.port = port
@@ -118,6 +185,8 @@ class Broker:
         self.nodes: list[BrokerNode] = []
         """The nodes, once started."""
         self._node_count = nodes
+        self._has_gateway = gateway
+        self._gateway: LocalGateway | None = None
         self._given_dir = None if data_dir is None else os.fspath(data_dir)
         self.data_dir = self._given_dir
         """The data directory, known once started; that of several nodes has one directory for each."""
@@ -130,15 +199,37 @@ class Broker:
         listeners = (node.settings["listeners"].split(",")[0] for node in self.nodes)
         return ",".join(listener.partition("://")[2] for listener in listeners)
 
+    @property
+    def admin_address(self) -> str | None:
+        """The address of the first node's admin listener, as host:port; None if it is off."""
+        return self.nodes[0].admin_address if self.nodes else None
+
+    @property
+    def gateway_url(self) -> str:
+        """The address of the console, with a slash at the end."""
+        if self._gateway is None:
+            raise RuntimeError("there is no console: Broker(gateway=True)")
+        return self._gateway.url
+
     def start(self) -> "Broker":
         """Start; on return all nodes accept requests."""
+        self._start_nodes()
+        if self._has_gateway and self._gateway is None:
+            try:
+                self._gateway = LocalGateway(self.bootstrap_servers, self.security_protocol)
+            except BaseException:
+                self.stop()
+                raise
+        return self
+
+    def _start_nodes(self) -> None:
         if any(node.is_running for node in self.nodes):
             raise RuntimeError("the broker is already running")
         if self.data_dir is None:
             self.data_dir = tempfile.mkdtemp(prefix="runnel-test-")
         if self._node_count > 1:
             self._start_cluster(self.data_dir)
-            return self
+            return
         static = {
             "node.id": "1",
             **self.settings,
@@ -148,7 +239,6 @@ class Broker:
         self.nodes = [BrokerNode(static)]
         self.port = self.nodes[0].start()
         self.nodes[0].settings["listeners"] = self._listener()
-        return self
 
     def _listener(self) -> str:
         return f"{self.security_protocol}://{self.host}:{self.port}"
@@ -197,6 +287,9 @@ class Broker:
     def close(self) -> None:
         """Stop, and remove the data unless `data_dir` was given."""
         try:
+            if self._gateway is not None:
+                self._gateway.close()
+                self._gateway = None
             self.stop()
         finally:
             if self._given_dir is None and self.data_dir is not None:
@@ -229,6 +322,10 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
+
+
+def _authority(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _text(value: object) -> str:

@@ -57,6 +57,7 @@ class Recorder(AllowAll, Unlimited, Uncounted):
         request_count: int,
         request_bytes: int,
         response_bytes: int,
+        began: float,
     ) -> None:
         self.met.append("account")
         self.accounts.append((api_key, api_version, request_count, request_bytes, response_bytes))

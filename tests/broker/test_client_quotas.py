@@ -45,6 +45,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def seconds(self) -> float:
+        return self.ms / 1000
+
 
 class QuotaWorld:
     """A broker whose quotas have a clock of their own, and connections that are not muted for long."""

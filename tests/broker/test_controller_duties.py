@@ -12,6 +12,7 @@ from runnel.broker.runtime.controller_duties import LATE_MS, RETRY_DELAY_MS, Con
 from runnel.broker.runtime.probes import Probe
 from runnel.controller.broker_sessions import BrokerSessions
 from runnel.model.errors import StorageFailed
+from runnel.observe.counters import EventCounts
 
 
 class FakeBroker:
@@ -28,6 +29,7 @@ class FakeBroker:
         self.timers = SimpleNamespace(call_later=self.call_later)
         self.metadata = SimpleNamespace(change_in_steps=self.change)
         self.settings = None
+        self.events = EventCounts()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
         self.begun += 1

@@ -119,6 +119,9 @@ class _Clock:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def seconds(self) -> float:
+        return self.ms / 1000
+
 
 def _open(sessions: FetchSessions) -> int:
     return sessions.plan(fetch_from("events", (0, 0), session_epoch=0), 12).session_id

@@ -54,6 +54,9 @@ class Clock:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def seconds(self) -> float:
+        return self.ms / 1000
+
 
 class Client:
     """A connection to a SASL listener, without sockets."""

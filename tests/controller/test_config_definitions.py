@@ -45,6 +45,7 @@ FIXED_HERE = {
     "sasl.mechanism.inter.broker.protocol",
 }
 RUNNEL_ONLY = {
+    "admin.listeners",
     "audit.log.allowed",
     "audit.log.denials.per.second.max",
     "audit.log.file",

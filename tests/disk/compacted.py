@@ -41,6 +41,9 @@ class Still:
 
     monotonic_ms = now_ms
 
+    def seconds(self) -> float:
+        return NOW_MS / 1000
+
     def id_bytes(self) -> bytes:
         return bytes(range(16))
 

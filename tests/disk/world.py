@@ -84,6 +84,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def seconds(self) -> float:
+        return self.ms / 1000
+
 
 class CountingEntropy:
     """Ids that differ and repeat."""

@@ -24,7 +24,7 @@ from runnel.net.tls_connection import TlsConnection
 from runnel.ports.disk import FileSlice
 from runnel.security.principal import ANONYMOUS
 from runnel.tls.context import client_context
-from runnel.tls.endpoint import TlsEndpoint
+from runnel.tls.endpoint import SEALED_BYTES, TlsEndpoint
 from runnel.tls.material import Material
 from runnel.tls.server import ServerTls
 from runnel.tls.settings import TlsSettings
@@ -142,6 +142,73 @@ def test_a_stream_in_single_bytes(run):
     run(scenario())
 
 
+def test_frames_of_megabytes_in_a_row(run, monkeypatch):
+    """The endpoint keeps the memory of the most that it ever held, which is little of the next frame."""
+    held: list[int] = []
+    received = TlsEndpoint.received
+
+    def noted(endpoint: TlsEndpoint, data: bytes | memoryview) -> None:
+        received(endpoint, data)
+        held.append(endpoint._incoming.pending)
+
+    async def scenario() -> None:
+        async with World(tls=server_tls()) as world:
+            clients = [await world.connect() for _ in range(3)]
+            monkeypatch.setattr(TlsEndpoint, "received", noted)
+            bodies = [bytes([65 + number]) * 1_500_000 for number in range(3)]
+            for client in clients:
+                client.send(*[b"e" + body for body in bodies], b"emark")
+            for client in clients:
+                assert [await client.receive() for _ in range(4)] == [*bodies, b"mark"]
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(scenario())
+    # Of its own frame it may have had the start of a record.
+    assert max(held) <= SEALED_BYTES + 17 * 1024
+
+
+def test_a_damaged_record_in_a_frame_of_megabytes(run, caplog):
+    async def scenario() -> None:
+        async with World(tls=server_tls()) as world:
+            good, bad = await world.connect(), await SealedClient.connect(world.port, [1_000_000])
+            bad.endpoint.seal(frame(b"e" + bytes(2_000_000)))
+            sealed = bytearray(bad.endpoint.output())
+            sealed[1_000_000] ^= 1
+            await bad.write(bytes(sealed))
+            with (
+                contextlib.suppress(ConnectionResetError),
+                pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"),
+            ):
+                await bad.ended()
+            bad.close()
+            assert await good.ask(b"eone") == b"one"
+            assert world.service.served == [b"eone"]
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(scenario())
+    assert "TLS failed: " in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+def test_the_peer_ends_in_a_frame_of_megabytes(run, is_orderly):
+    async def scenario() -> None:
+        async with World(tls=server_tls()) as world:
+            client = await SealedClient.connect(world.port, [1_000_000])
+            client.endpoint.seal(frame(b"e" + bytes(2_000_000))[:1_200_000])
+            if is_orderly:
+                client.endpoint.close()
+            await client.write(client.endpoint.output())
+            if not is_orderly:
+                client.close()
+            await world.until(lambda: not world.listener.connections)
+            assert world.service.served == []
+            assert world.listener.memory.reserved_bytes == 0
+            client.close()
+
+    run(scenario())
+
+
 class Relay:
     """Passes bytes on between a client and a server, and keeps a copy."""
 
@@ -252,12 +319,14 @@ def test_nothing_is_read_while_a_thread_sends(run, tmp_path: Path, monkeypatch):
             await world.until(lambda: unread_bytes(connection._socket) > 50_000)
             for name in ("received", "read_into", "handshake", "close"):
                 monkeypatch.setattr(TlsEndpoint, name, watched(name, connection, uses))
-            # As left by a socket that has become writable just now.
+            # As left by a socket that has become writable just now; the endpoint has a message, too.
+            connection._endpoint.seal(frame(b"message"))
             outbox._keep(len(content).to_bytes(4, "big"))
             outbox._keep(FileSlice(file, 0, len(content)))
             connection._resume()
             connection.readable()
             assert outbox.is_away
+            assert await client.receive() == b"message"
             assert await client.receive() == content
             await sending
             assert await client.receive() == b"two"

@@ -215,6 +215,7 @@ def test_a_single_node_gets_a_worker_and_loses_it_again(tmp_path: Path, capfd, m
     folder = tmp_path / "data"
     alone = {"node.id": "1", "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(folder)}
     alone |= {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
+    alone["admin.listeners"] = "off"
     run = CommandLine(f"127.0.0.1:{port}", capfd, tmp_path, monkeypatch)
 
     @contextmanager

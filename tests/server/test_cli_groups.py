@@ -35,7 +35,13 @@ def test_describe_shows_the_lag(run, group):
     assert "Empty" in text and group in text
     assert group in run.ok("group", "list").out
     [row] = [row for row in run.ok("group", "list", "--json").json if row["group"] == group]
-    assert row == {"group": group, "state": "Empty", "type": "classic"}
+    assert {key: row[key] for key in ("group", "state", "type", "lag")} == {
+        "group": group,
+        "state": "Empty",
+        "type": "classic",
+        "lag": 1,
+    }
+    assert row["lag_seconds"] >= 0
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-m", "runnel.server.cli"]
 
 def environment(**more: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("RUNNEL_")}
-    return {**plain, **more}
+    return {**plain, "RUNNEL_ADMIN": "off", **more}
 
 
 @contextmanager

@@ -26,8 +26,9 @@ from tests.broker.quorum_world import refused_reads
 
 def settings(folder: Path, count: int = 3) -> list[dict[str, str]]:
     """Nodes of a static quorum that have no cluster id."""
+    static = {"admin.listeners": "off"}
     nodes = cluster_settings(
-        {}, count=count, host="127.0.0.1", port=0, folder=str(folder), cluster_id="unused"
+        static, count=count, host="127.0.0.1", port=0, folder=str(folder), cluster_id="unused"
     )
     for node in nodes:
         del node["cluster.id"]

@@ -225,7 +225,7 @@ def test_a_key_that_is_removed_too_early_is_kept_in_use(
 
 def test_replicas_encrypt_each_for_itself(tmp_path: Path) -> None:
     nodes = cluster_settings(
-        {"group.initial.rebalance.delay.ms": "0"},
+        {"group.initial.rebalance.delay.ms": "0", "admin.listeners": "off"},
         count=3, host="127.0.0.1", port=0, folder=str(tmp_path), cluster_id="MvDxzVmcRsaTz33bUuRU6A",
     )  # fmt: skip
     for number, static in enumerate(nodes[:2]):

@@ -1,12 +1,14 @@
 """Settings of several nodes on one machine."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from runnel.controller.settings import Settings
+from runnel.server import local_nodes
 from runnel.server.layers import BadSettings
-from runnel.server.local_nodes import check_folders, cluster_settings, worker_settings
+from runnel.server.local_nodes import admin_listeners, check_folders, cluster_settings, worker_settings
 from runnel.server.roles import Roles, data_directory, roles_of
 
 JOINED = {
@@ -120,3 +122,26 @@ def test_replicas_of_local_clusters(tmp_path: Path, count: int, replicas: str, i
     assert len(set(ports)) == 2 * count and all(ports)
     assert nodes[0]["offsets.topic.replication.factor"] == replicas
     assert nodes[0]["transaction.state.log.min.isr"] == in_sync
+
+
+def test_admin_listeners_are_in_sequence(tmp_path: Path) -> None:
+    static = {**JOINED, "log.dirs": str(tmp_path / "data")}
+    given = {"admin.listeners": "0.0.0.0:7000,[::1]:8000"}
+    listeners = [node["admin.listeners"] for node in worker_settings({**static, **given}, 3)]
+    assert listeners == ["0.0.0.0:7000,[::1]:8000", "0.0.0.0:7001,[::1]:8001", "0.0.0.0:7002,[::1]:8002"]
+    off = worker_settings({**static, "admin.listeners": "off"}, 2)
+    assert [node["admin.listeners"] for node in off] == ["off", "off"]
+    free = worker_settings({**static, "admin.listeners": "127.0.0.1:0"}, 2)
+    assert [node["admin.listeners"] for node in free] == ["127.0.0.1:0"] * 2
+
+
+def test_default_admin_listeners_are_off_where_the_port_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(
+            local_nodes, "parse_host_port", lambda text: ("127.0.0.1", port if text.endswith("9644") else 0)
+        )
+        assert admin_listeners(Settings({}), 1) == ["off"]
+        assert admin_listeners(Settings({"admin.listeners": "127.0.0.1:9644"}), 1) == [f"127.0.0.1:{port}"]

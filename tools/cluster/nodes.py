@@ -148,7 +148,7 @@ class RunnelNode(ClusterNode):
     workers = 1
 
     def program(self) -> list[str]:
-        serve = [RUNNEL, "serve", "--config", str(self.properties_path)]
+        serve = [RUNNEL, "serve", "--config", str(self.properties_path), "--http", "off"]
         return [*serve, "--workers", str(self.workers)] if self.workers > 1 else serve
 
     def worker_data(self, number: int) -> Path:

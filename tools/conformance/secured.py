@@ -111,7 +111,7 @@ class _SecuredProcess(BrokerProcess):
         subprocess.run([RUNNEL, "storage", "format", *cluster, *users], check=True, capture_output=True)
 
     def command(self) -> list[str]:
-        return [RUNNEL, "serve", "--config", str(self.config)]
+        return [RUNNEL, "serve", "--config", str(self.config), "--http", "off"]
 
 
 def _settings(security: Security, own: KeyFiles) -> dict[str, str]:

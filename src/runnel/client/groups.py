@@ -59,6 +59,7 @@ class GroupListing:
     state: str
     kind: str
     protocol_type: str
+    coordinator: int
 
 
 @dataclass(slots=True)
@@ -118,12 +119,13 @@ class Groups:
             check(response.error_code, f"listing the groups of broker {node_id}")
             return response
 
+        nodes = list(self._cluster.nodes)
         responses = await asyncio.gather(
-            *(self._cluster.retry(partial(attempt, node_id)) for node_id in self._cluster.nodes)
+            *(self._cluster.retry(partial(attempt, node_id)) for node_id in nodes)
         )
         listings = [
-            GroupListing(group.group_id, group.group_state, group.group_type, group.protocol_type)
-            for response in responses
+            GroupListing(group.group_id, group.group_state, group.group_type, group.protocol_type, node_id)
+            for node_id, response in zip(nodes, responses, strict=True)
             for group in response.groups
         ]
         return sorted(listings, key=lambda listing: listing.group_id)

@@ -26,6 +26,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+DELIVERY_TIMEOUT_S = 120.0
 PRODUCER_STATE_LOST = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -46,7 +47,7 @@ class Producer:
         linger_ms: int = 0,
         batch_bytes: int = 64 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
-        delivery_timeout_s: float = 120.0,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
         if acks not in ACKS:
             raise ValueError(f"acks must be all, 1 or 0, not {acks!r}")

@@ -12,7 +12,7 @@ from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
 from runnel.client.errors import ClientError
-from runnel.client.producer import Producer
+from runnel.client.producer import DELIVERY_TIMEOUT_S, Producer
 from runnel.client.transactions import Transactions
 from runnel.model.ids import TopicPartition
 
@@ -31,8 +31,15 @@ class TransactionalProducer(Producer):
         timeout_ms: int = TIMEOUT_MS,
         compression: str = "none",
         linger_ms: int = 0,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
-        super().__init__(cluster, acks="all", compression=compression, linger_ms=linger_ms)
+        super().__init__(
+            cluster,
+            acks="all",
+            compression=compression,
+            linger_ms=linger_ms,
+            delivery_timeout_s=delivery_timeout_s,
+        )
         self.transactional_id = self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._transactions = Transactions(cluster)

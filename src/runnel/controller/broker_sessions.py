@@ -158,6 +158,11 @@ class BrokerSessions:
             return None
         return broker_id
 
+    def first_expired_contact_ms(self, now_ms: int) -> int | None:
+        """When the last request of the broker arrived whose session expired first, if one has."""
+        broker_id = self.expired(now_ms)
+        return None if broker_id is None else self._sessions[broker_id].contact_ms
+
     def next_expiry_ms(self) -> float | None:
         """When the next session expires, if no request arrives until then."""
         return min((session.ends_ms for session in self._sessions.values()), default=None)

@@ -7,6 +7,7 @@ from runnel.controller.config_types import (
     Importance,
     Scope,
     address_counts,
+    addresses_or,
     at_least,
     not_zero,
     table,
@@ -17,6 +18,10 @@ BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.I
 LIST, SHORT = ConfigType.LIST, ConfigType.SHORT
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 FIXED, ANY = Scope.READ_ONLY, Scope.CLUSTER_WIDE
+
+ADMIN_LISTENERS = "admin.listeners"
+ADMIN_PORT = 9644
+OFF = "off"
 
 NODE_CONFIGS = table(
     # Identity and listeners.
@@ -30,6 +35,10 @@ NODE_CONFIGS = table(
          "The listeners, as NAME://host:port. An empty host binds to all interfaces, port 0 to a free port."),
     _row("advertised.listeners", LIST, None, None, HIGH, FIXED,
          "The listeners that are published to clients, if different from listeners."),
+    _row(ADMIN_LISTENERS, LIST, f"127.0.0.1:{ADMIN_PORT}", addresses_or(OFF), MEDIUM, FIXED,
+         "The addresses, as host:port, at which metrics and health are served by HTTP without "
+         "authentication; off for none. If the default one is in use, there are none. DescribeConfigs "
+         "returns the addresses that are bound."),
     _row("listener.security.protocol.map", STRING,
          "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW, FIXED,
          "The security protocol of each listener name."),

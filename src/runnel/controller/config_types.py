@@ -11,6 +11,7 @@ ConfigValue: TypeAlias = bool | int | float | str | list[str] | None
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+PORT_MAX = 65535
 
 
 class ConfigType(IntEnum):
@@ -226,6 +227,32 @@ def address_counts(value: ConfigValue) -> str | None:
     except ValueError as error:
         return f"Must be a list of address:count pairs ({error})"
     return None
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """(host, port) of an address such as 127.0.0.1:9644 or [::1]:9644; ValueError if it is malformed."""
+    host, colon, port = text.rpartition(":")
+    is_number = port.isascii() and port.isdecimal()
+    if not colon or not is_number or int(port) > PORT_MAX or "/" in host:
+        raise ValueError(f"{text!r} is not of the form host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def addresses_or(other: str) -> Validator:
+    """A list of host:port pairs, or one word instead."""
+
+    def check(value: ConfigValue) -> str | None:
+        assert isinstance(value, list)
+        if value == [other]:
+            return None
+        try:
+            for item in value:
+                parse_host_port(item)
+        except ValueError as error:
+            return f"Must be {other}, or a list of addresses ({error})"
+        return None
+
+    return check
 
 
 def some_principals(value: ConfigValue) -> str | None:

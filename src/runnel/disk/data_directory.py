@@ -32,6 +32,7 @@ from runnel.log.producers import Producers
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.ids import METADATA_TOPIC_ID, TopicPartition
 from runnel.model.log_config import LogConfig
+from runnel.observe.metrics import LatencyCounts
 from runnel.ports.clock import Clock
 from runnel.ports.disk import BadDirectory, BlockingRead, Identity, PartitionLog
 from runnel.ports.entropy import Entropy
@@ -87,7 +88,7 @@ class DataDirectory:
         self._closed_logs = self._take_marks()
         """Logs of the last clean run of Runnel that have not been opened since."""
         self._checkpoints = Checkpoints(files, self._path, sync_workers, upkeep_workers)
-        self._commit = GroupCommit(sync_workers, upkeep_workers, self._checkpoints.record)
+        self._commit = GroupCommit(sync_workers, upkeep_workers, self._checkpoints.record, clock.seconds)
         self._removal = Removal(files, self._path, upkeep_workers)
         names = files.names(self._path)
         self._removal.adopt(names)
@@ -260,6 +261,16 @@ class DataDirectory:
             return self._files.space_bytes(self._path)
         except OSError as error:
             raise StorageFailed(f"{self._path}: {error}") from error
+
+    @property
+    def sync_times(self) -> LatencyCounts:
+        """How long each fdatasync of a log took."""
+        return self._commit.sync_times
+
+    @property
+    def sync_failures(self) -> int:
+        """Syncs of logs that failed."""
+        return self._commit.failures
 
     def upkeep(self, now_ms: int) -> None:
         self._upkeep.run(now_ms)

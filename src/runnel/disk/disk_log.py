@@ -216,6 +216,12 @@ class DiskLog:
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         return self.producer_state.get().has_open_transaction(producer_id, producer_epoch)
 
+    @property
+    def open_transaction_ms(self) -> int | None:
+        producers = self.producer_state.loaded
+        seen_ms = None if producers is None else producers.oldest_open_ms
+        return None if seen_ms is None else max(0, self.steady_ms() - seen_ms)
+
     def guard_transaction(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Guard:
         producers = self.producer_state.get()
         return producers.guard(producer_id, producer_epoch, base_sequence, self.steady_ms())

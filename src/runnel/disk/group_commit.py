@@ -12,6 +12,7 @@ from functools import partial
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync, return_changes
 from runnel.model.errors import StorageFailed
+from runnel.observe.metrics import LatencyCounts
 from runnel.ports.files import Workers
 
 
@@ -19,9 +20,19 @@ class GroupCommit:
     """The syncs of all logs: at most one at a time for each."""
 
     def __init__(
-        self, workers: Workers, seal_workers: Workers, on_durable: Callable[[DiskLog], None]
+        self,
+        workers: Workers,
+        seal_workers: Workers,
+        on_durable: Callable[[DiskLog], None],
+        seconds: Callable[[], float],
     ) -> None:
+        """`seconds` is the monotonic clock."""
         self._on_durable = on_durable
+        self._seconds = seconds
+        self.sync_times = LatencyCounts()
+        """How long each fdatasync took."""
+        self.failures = 0
+        """Syncs that failed."""
         self._workers = workers
         self._seal_workers = seal_workers
         self._running: dict[DiskLog, tuple[SyncJob, list[Future[int]]]] = {}
@@ -104,7 +115,7 @@ class GroupCommit:
 
     def _begin(self, log: DiskLog, waiters: "list[Future[int]]", workers: Workers, with_active: bool) -> None:
         try:
-            job = begin_sync(log, with_active=with_active)
+            job = begin_sync(log, self._seconds, with_active=with_active)
         except OSError as failure:
             # A file could not be opened: nothing was tried, so nothing is lost that was not before.
             _fail(waiters, StorageFailed(f"{log.segments.folder}: {failure}"))
@@ -114,6 +125,9 @@ class GroupCommit:
 
     def _done(self, job: SyncJob, sealed: bool | None, failure: BaseException | None) -> None:
         log = job.log
+        for seconds in job.sync_seconds:
+            self.sync_times.add(seconds)
+        self.failures += failure is not None
         running, waiters = self._running.get(log, (None, []))
         if running is not job:
             if failure is not None and not job.has_synced_data:

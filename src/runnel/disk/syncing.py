@@ -1,6 +1,7 @@
 """Makes a log durable: the files of one sync, and its work in a thread."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from runnel.disk.atomic import keep_file
 from runnel.disk.disk_log import DiskLog
@@ -26,11 +27,15 @@ class SyncJob:
     folder_changed: bool
     is_new: bool
     drops: int
+    seconds: Callable[[], float]
+    """The monotonic clock."""
     lease: FolderLease
     """Revoked when the log is removed or truncated, because file names may be reused."""
     outcome: bool | OSError | None = None
     """The outcome of `run`, for callers that cannot wait for the callback."""
     has_synced_data: bool = False
+    sync_seconds: list[float] = field(default_factory=list)
+    """How long each fdatasync took."""
     has_epochs: bool = True
     """False if the leader epochs could not be stored: the data is durable, and recovery reads it again."""
 
@@ -46,11 +51,16 @@ class SyncJob:
     def _run(self) -> bool:
         for _, _, file in self.closed:
             if file is not None:
-                file.datasync()
+                self._datasync(file)
         if self.active is not None:
-            self.active.datasync()
+            self._datasync(self.active)
         self.has_synced_data = True
         return self._write_beside(self.log.segments.leased(self.lease))
+
+    def _datasync(self, file: File) -> None:
+        began = self.seconds()
+        file.datasync()
+        self.sync_seconds.append(self.seconds() - began)
 
     def _write_beside(self, segments: Segments) -> bool:
         files = segments.files
@@ -85,8 +95,8 @@ class SyncJob:
         return True
 
 
-def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
-    """Prepare a sync, on the event loop."""
+def begin_sync(log: DiskLog, seconds: Callable[[], float], *, with_active: bool) -> SyncJob:
+    """Prepare a sync, on the event loop. `seconds` is the monotonic clock."""
     durability, segments = log.durability, log.segments
     active = segments.active
     closed = [
@@ -104,6 +114,7 @@ def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
         durability.folder_changed,
         durability.is_new,
         durability.drops,
+        seconds,
         FolderLease(segments.files),
     )
     durability.epochs_changed = durability.folder_changed = durability.is_new = False

@@ -34,6 +34,11 @@ class LoopWorkers:
         future.add_done_callback(self._under_way.discard)
         future.add_done_callback(deliver)
 
+    @property
+    def under_way(self) -> int:
+        """How many calls of `submit` are queued or running."""
+        return len(self._under_way)
+
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
         futures = [self._threads.submit(work) for work in works]
         return [future.exception() or future.result() for future in futures]

@@ -130,6 +130,12 @@ class Producers:
         """The first offset of the oldest open transaction, which bounds the last stable offset."""
         return min(self._in_transaction.values(), default=None)
 
+    @property
+    def oldest_open_ms(self) -> int | None:
+        """When the producer of an open transaction that has been silent for longest was last seen."""
+        seen = (producer for each in self._in_transaction if (producer := self._by_id.get(each)) is not None)
+        return min((producer.last_seen_ms for producer in seen), default=None)
+
     def first_unstable_offset(self, committed_offset: int) -> int | None:
         """Where the oldest transaction begins whose end is not below `committed_offset`.
 

@@ -17,14 +17,17 @@ SHOWN_AS = "runnel.event.loop.pauses"
 class LoopPauses:
     """A histogram of pauses. Cheap to add to, and to take the difference of two states of."""
 
-    __slots__ = ("counts", "longest_us")
+    __slots__ = ("counts", "longest_us", "seconds")
 
     def __init__(self, counts: Sequence[int] = (0,) * BUCKETS, longest_us: int = 0) -> None:
         self.counts = list(counts)
         self.longest_us = longest_us
+        self.seconds = 0.0
+        """The sum of all samples that were added."""
 
     def add(self, seconds: float) -> None:
         """One pause was seen."""
+        self.seconds += seconds
         pause_us = int(seconds * 1_000_000)
         self.counts[min((pause_us // FIRST_BOUND_US).bit_length(), BUCKETS - 1)] += 1
         if pause_us > self.longest_us:

@@ -127,7 +127,7 @@ class Connection:
         if self._is_paused:
             return
         woken_s = 0.0 if self.session.meter is None else self._listener.woken_seconds()
-        self._turn_began = monotonic()
+        self.session.received = self._turn_began = monotonic()
         try:
             if self._is_full():
                 self._wait_or_close()

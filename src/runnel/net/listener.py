@@ -111,10 +111,10 @@ class Listener:
 
     def _use_tls(self) -> None:
         # Most listeners of most brokers do not need it.
-        from runnel.net.tls_connection import SEALED_BYTES, TlsConnection
+        from runnel.net.tls_connection import TlsConnection
 
         self._connection = TlsConnection
-        self.sealed = memoryview(bytearray(SEALED_BYTES))
+        self.sealed = memoryview(bytearray(RECEIVE_BYTES))
         """Where encrypted bytes are received."""
 
     @property

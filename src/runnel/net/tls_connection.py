@@ -15,18 +15,12 @@ from runnel.net.buffers import LargeFrame
 from runnel.net.connection import RECEIVE_BYTES, Connection
 from runnel.net.tls_outbox import TlsOutbox
 from runnel.ports.service import Session
-from runnel.tls.endpoint import HANDSHAKE_RECORD, TlsEndpoint
+from runnel.tls.endpoint import HANDSHAKE_RECORD, SEALED_BYTES, TlsEndpoint
 from runnel.tls.failures import tls_failure
 from runnel.tls.server import NotAuthenticated
 
 if TYPE_CHECKING:
     from runnel.net.listener import Listener
-
-SEALED_BYTES = 64 * 1024
-"""How much is received and decrypted at a time: the endpoint keeps memory for the most that it ever held."""
-
-RECEIVES_MAX = RECEIVE_BYTES // SEALED_BYTES
-"""Receives in a row, before other connections are served."""
 
 CLEAR_TEXT = "it does not use TLS, which this listener requires (security.protocol of the client)"
 
@@ -34,14 +28,12 @@ CLEAR_TEXT = "it does not use TLS, which this listener requires (security.protoc
 class TlsConnection(Connection):
     """A connection whose bytes are encrypted."""
 
-    __slots__ = ("_endpoint", "_has_begun", "_is_flowing")
+    __slots__ = ("_endpoint", "_has_begun")
 
     def __init__(self, connected: socket.socket, session: Session, listener: "Listener") -> None:
         assert listener.tls is not None
         self._endpoint = TlsEndpoint(listener.tls.context)
         self._has_begun = False
-        self._is_flowing = False
-        """The last receive filled its buffer: there is probably more."""
         super().__init__(connected, session, listener)
 
     def _new_outbox(self, connected: socket.socket, listener: "Listener") -> TlsOutbox:
@@ -63,30 +55,23 @@ class TlsConnection(Connection):
             # The peer may have closed its side, which the socket does not report.
             self._read_on("")
             return
-        if not self._take_in():
-            return
         buffer = self._listener.buffer
-        start = end = len(self._rest)
-        for attempt in range(RECEIVES_MAX):
-            if attempt and not self._take_more():
-                break
-            # What is taken in has to be read: the event loop does not know of it.
-            end += self._read_into(buffer[end:])
-        if end > start and not self.is_closed:
+        start = len(self._rest)
+        read = self._read_into(buffer[start:], max(self._receive_bytes, SEALED_BYTES))
+        if read:
             buffer[:start] = self._rest
             self._rest = b""
-            self._serve(buffer, end)
+            self._serve(buffer, start + read)
         self._read_on("")
 
     def _receive_large(self, large: LargeFrame) -> None:
-        if not self._take_in():
-            return
-        for attempt in range(RECEIVES_MAX):
-            if large.is_complete or (attempt and not self._take_more()):
-                break
-            while not large.is_complete and (received := self._read_into(large.room())):
-                large.received += received
-        if large.is_complete and not self.is_closed:
+        room = large.room()
+        # Little beyond its end, which the endpoint has to hold.
+        large.received += self._read_into(room, len(room) + SEALED_BYTES)
+        if large.is_complete:
+            if large.size_bytes <= RECEIVE_BYTES:
+                # Of such frames, one receive may contain several, which are served and written together.
+                self._receive_bytes = RECEIVE_BYTES
             self._serve_large(large)
         self._read_on("closed during a request")
 
@@ -109,64 +94,56 @@ class TlsConnection(Connection):
         if self._endpoint.has_more and not (self.is_closed or self._is_paused or self._is_stalled):
             self.readable()
 
-    def _take_in(self) -> bool:
-        """Receive, unless there is something left to read; whether requests can be read."""
+    def _read_into(self, room: memoryview, size_bytes: int) -> int:
+        """Decrypt what the endpoint holds, and receive so many bytes; returns how many are clear."""
         endpoint = self._endpoint
-        if endpoint.has_more:
-            return True
-        if not endpoint.is_established and not self._listener.may_shake_hands():
-            # The socket is readable in the next iteration, too.
-            return False
-        sealed = self._listener.sealed
-        self._is_flowing = False
-        received = self._socket.recv_into(sealed)
-        if not received:
+        read = 0
+        try:
+            if endpoint.has_more:
+                read = endpoint.read_into(room)
             if not endpoint.is_established:
-                self.close("closed during the TLS handshake")
-            endpoint.is_ended = True
-            return endpoint.is_established
-        self._is_flowing = received == len(sealed)
-        endpoint.received(sealed[:received])
-        return endpoint.is_established or self._shake_hands(sealed[0])
-
-    def _take_more(self) -> bool:
-        """Receive again; whether there is something to read."""
-        if self.is_closed or not self._is_flowing or self._endpoint.has_more:
-            return False
-        if self._outbox.is_away:
-            # Since the last read, which had something to send. The socket stays readable.
-            return False
-        try:
-            return self._take_in() and not self._endpoint.is_ended
-        except BlockingIOError:
-            return False
-
-    def _read_into(self, room: memoryview) -> int:
-        try:
-            received = self._endpoint.read_into(room)
+                if self._shake_hands():
+                    read = endpoint.read_into(room)
+            elif not read or (size_bytes > SEALED_BYTES and not (endpoint.has_more or endpoint.is_ended)):
+                read += self._receive_into(room[read:], size_bytes)
         except ssl.SSLError as error:
             self._push()
             self.close(tls_failure(error), warn=True)
+        else:
+            if endpoint.has_output:
+                # Such as the refusal of a renegotiation.
+                self._push()
+        return 0 if self.is_closed else read
+
+    def _receive_into(self, room: memoryview, size_bytes: int) -> int:
+        """Receive and decrypt. Raises ssl.SSLError."""
+        sealed = self._listener.sealed
+        try:
+            received = self._socket.recv_into(sealed[:size_bytes])
+        except BlockingIOError:
             return 0
         if not received:
-            # The peer may have asked for new keys.
-            self._push()
-        return received
+            self._endpoint.is_ended = True
+        return self._endpoint.unseal(sealed[:received], room)
 
-    def _shake_hands(self, first_byte: int) -> bool:
-        """Continue the handshake; whether the connection is established."""
+    def _shake_hands(self) -> bool:
+        """Receive and continue the handshake; whether it is complete. Raises ssl.SSLError."""
         listener, endpoint = self._listener, self._endpoint
         assert listener.tls is not None
-        if first_byte != HANDSHAKE_RECORD and not self._has_begun:
+        if not listener.may_shake_hands():
+            # The socket is readable in the next iteration, too.
+            return False
+        sealed = listener.sealed[:SEALED_BYTES]
+        received = self._socket.recv_into(sealed)
+        if not received:
+            self.close("closed during the TLS handshake")
+            return False
+        if sealed[0] != HANDSHAKE_RECORD and not self._has_begun:
             self.close(CLEAR_TEXT, warn=True)
             return False
         self._has_begun = True
-        try:
-            is_established = endpoint.handshake()
-        except ssl.SSLError as error:
-            self._push()
-            self.close(tls_failure(error), warn=True)
-            return False
+        endpoint.received(sealed[:received])
+        is_established = endpoint.handshake()
         self._push()
         if not is_established or self.is_closed:
             return False

@@ -11,6 +11,10 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int: ...
 
+    def seconds(self) -> float:
+        """The monotonic clock with its full precision, for measuring durations; callable in any thread."""
+        ...
+
 
 class TimerHandle(Protocol):
     """A callback that has not run yet."""

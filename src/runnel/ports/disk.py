@@ -293,6 +293,14 @@ class PartitionLog(Protocol):
         """True if this producer has an open transaction in this log."""
         ...
 
+    @property
+    def open_transaction_ms(self) -> int | None:
+        """How long the producer of an open transaction has written nothing here, of several the longest.
+
+        None if there is none, or if that would have to be read from the disk.
+        """
+        ...
+
     def guard_transaction(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Guard:
         """Set a guard while the coordinator verifies that this producer may start a transaction here."""
         ...

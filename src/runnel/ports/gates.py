@@ -147,6 +147,14 @@ class Accounting(Protocol):
         request_count: int,
         request_bytes: int,
         response_bytes: int,
+        began: float,
     ) -> None:
-        """Requests of one API and version are finished; response_bytes is 0 where nothing was answered."""
+        """Requests of one API and version are finished; response_bytes is 0 where nothing was answered.
+
+        `began` is when they were received, in seconds of the monotonic clock.
+        """
+        ...
+
+    def failed(self, api_key: int, code: int, count: int = 1) -> None:
+        """Requests, or partitions of them, were answered with this error code."""
         ...

@@ -105,6 +105,8 @@ class Session:
     """Requests whose responses are promised."""
     on_closed: Callable[[], None] | None = None
     """Called when the connection is closed."""
+    received: float = 0.0
+    """When the requests that are being served were received, in seconds of the monotonic clock."""
     loan: Loan | None = None
     """The memory of the request that is being served, if it is its own; others are borrowed for a turn."""
     is_forwarded: bool = False

@@ -232,6 +232,18 @@ class LeaderReplica:
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {self.isr_min} must be"
             )
 
+    def lag_of(self, node: int, now_ms: int) -> tuple[int | None, int]:
+        """(records, milliseconds) by which a follower is behind.
+
+        The records are not known before its first fetch in this epoch; the time is at least as given.
+        """
+        follower = self.followers[node]
+        if follower.end_offset >= self.end_offset:
+            return 0, 0
+        since_ms = max(follower.caught_up_ms, self._began_ms)
+        is_known = follower.end_offset != UNKNOWN_OFFSET
+        return self.end_offset - follower.end_offset if is_known else None, max(0, now_ms - since_ms)
+
     def is_cut_off(self, now_ms: int) -> bool:
         """Are followers silent without which nothing is committed: all of them, or one for long?
 

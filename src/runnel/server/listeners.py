@@ -68,6 +68,15 @@ class Listeners:
         """The advertised address of a listener."""
         return self._roles.endpoint(self.bound.get(address.name, address), _machine_name)
 
+    def connection_counts(self) -> dict[str, int]:
+        """The number of connections by listener."""
+        return {name: len(listener.connections) for name, listener in self._listeners.items()}
+
+    @property
+    def receive_memory_bytes(self) -> int:
+        """The memory of large requests that are being received."""
+        return self._clients.memory.reserved_bytes + self._peers.memory.reserved_bytes
+
     def change(self, limits: ListenerLimits) -> None:
         """Apply new limits."""
         self._clients.change(limits)

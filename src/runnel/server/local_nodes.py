@@ -9,14 +9,16 @@ import re
 from collections.abc import Mapping
 
 from runnel.controller.config_broker_cluster import BROKER_ROLE, CONTROLLER_ROLE
+from runnel.controller.config_broker_node import ADMIN_LISTENERS, OFF
 from runnel.controller.config_security import PLAINTEXT
+from runnel.controller.config_types import parse_host_port
 from runnel.controller.settings import Settings
 from runnel.disk.identity import new_id, read_identity
 from runnel.disk.os_files import OsFiles
 from runnel.model.ids import id_text
 from runnel.server.addresses import Address
 from runnel.server.layers import BadSettings
-from runnel.server.ports import free_ports
+from runnel.server.ports import free_ports, is_free
 from runnel.server.roles import Roles, data_directory, roles_of
 from runnel.server.shells import SystemEntropy
 
@@ -34,6 +36,8 @@ def worker_settings(static: Mapping[str, str], count: int) -> list[dict[str, str
         raise BadSettings("--workers is for brokers: run a node whose process.roles is controller without it")
     folder = data_directory(settings)
     check_folders(folder, count)
+    admin = admin_listeners(settings, count)
+    first[ADMIN_LISTENERS] = admin[0]
     taken = {address.port for address in roles.listeners}
     ports = {address.name: address.port for address in roles.broker_listeners}
     nodes = [first]
@@ -45,7 +49,8 @@ def worker_settings(static: Mapping[str, str], count: int) -> list[dict[str, str
                 "room between the ids of hosts"
             )
         ports = {name: _next_port(port, taken) for name, port in ports.items()}
-        nodes.append(_worker(first, roles, node_id, worker_folder(folder, number), ports))
+        worker = _worker(first, roles, node_id, worker_folder(folder, number), ports)
+        nodes.append({**worker, ADMIN_LISTENERS: admin[number]})
     return nodes
 
 
@@ -76,12 +81,16 @@ def cluster_settings(
     }
     if protocol == PLAINTEXT:
         secured = {}
+    admin = admin_listeners(
+        Settings({name: static[name] for name in (ADMIN_LISTENERS,) if name in static}), count
+    )
     return [
         {
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(max(1, replicas - 1)),
             **_internal_topics(replicas),
             **static,
+            ADMIN_LISTENERS: admin[number - 1],
             "process.roles": f"{BROKER_ROLE},{CONTROLLER_ROLE}",
             "node.id": str(number),
             "cluster.id": cluster_id,
@@ -93,6 +102,24 @@ def cluster_settings(
         }
         for number, (client, controller) in enumerate(zip(clients, controllers, strict=True), 1)
     ]
+
+
+def admin_listeners(settings: Settings, count: int) -> list[str]:
+    """The admin listeners of nodes on this machine, with ports in sequence.
+
+    Unless they are set, those whose port is in use are off.
+    """
+    words = settings.words(ADMIN_LISTENERS)
+    if words == [OFF]:
+        return [OFF] * count
+    is_explicit = settings.is_set(ADMIN_LISTENERS)
+    listeners = []
+    for number in range(count):
+        addresses = [(host, port + number if port else 0) for host, port in map(parse_host_port, words)]
+        is_possible = is_explicit or all(is_free(host, port) for host, port in addresses)
+        shown = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
+        listeners.append(",".join(shown) if is_possible else OFF)
+    return listeners
 
 
 def cluster_id_in(folder: str) -> str:

@@ -37,10 +37,12 @@ from runnel.net.peers import TcpPeers
 from runnel.ports.disk import BadDirectory
 from runnel.security.exposure import Severity, findings
 from runnel.server.addresses import Address
+from runnel.server.admin import Admin
 from runnel.server.exposure_facts import facts_of
 from runnel.server.layers import BadSettings
 from runnel.server.listeners import Listeners
 from runnel.server.loop_probe import LoopProbe
+from runnel.server.node_metrics import NodeMetrics
 from runnel.server.permissions import open_folder
 from runnel.server.roles import data_directory, roles_of
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
@@ -99,11 +101,14 @@ class Node:
             log.warning("%s", warning)
         self._stack = AsyncExitStack()
         self._listeners: Listeners | None = None
+        self._broker: Broker | None = None
         self._disk: DataDirectory | None = None
         self._abrupt_ends: list[Callable[[], None]] = []
         """What `disconnect` does."""
         self._cleaner: Cleaner | None = None
         self._tls: NodeTls | None = None
+        self._admin: Admin | None = None
+        self._workers: dict[str, LoopWorkers] = {}
         self._audit_topic: AuditTopic | None = None
         self._tls_reloads: set[asyncio.Task[None]] = set()
         self.settings.subscribe(self._settings_changed)
@@ -125,10 +130,21 @@ class Node:
         return {address.name: address.port for address in listeners}
 
     @property
+    def admin_address(self) -> str | None:
+        """The address of the admin listener, as host:port; None if it is off."""
+        addresses = () if self._broker is None else self._broker.admin_addresses
+        return addresses[0] if addresses else None
+
+    @property
     def address(self) -> Address:
         """The advertised address of the first listener for clients, known once started."""
         main = self._main_listener
         return main if self._listeners is None else self._listeners.advertised(main)
+
+    @property
+    def protocol(self) -> str:
+        """The security protocol of the first listener for clients."""
+        return self.roles.protocols[self._main_listener.name].name
 
     @property
     def bootstrap_servers(self) -> str:
@@ -151,7 +167,7 @@ class Node:
         keyring = await self._keyring() if self._has_master_keys else None
         disk = self._open_disk(stack, clock, entropy, keyring)
         peers, controller_peers = self._new_peers(stack)
-        broker = self._new_broker(disk, peers, clock, entropy)
+        self._broker = broker = self._new_broker(disk, peers, clock, entropy)
         broker.controller_peers = controller_peers
         broker.validate_configs = None if tls is None else tls.refusal
         if self.settings["authorizer.class.name"]:
@@ -165,9 +181,11 @@ class Node:
         self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close, controller_peers.close]
         listeners.bind()
         self._advertise(broker, listeners)
+        admin = await self._start_admin(broker, disk, listeners, stack)
         broker.cluster_id = await self._cluster_id(broker, listeners)
         self._prepare_directory(broker)
         await start_quorum(broker, stack)
+        admin.quorum_started()
         listeners.serve(pipeline)
         listeners.hold_connections(lambda host: broker.gates.quotas.connection_hold_ms(host))
         listeners.accept(roles.controller_listeners)
@@ -175,25 +193,54 @@ class Node:
             self._watch_quorum(broker, stack)
         if roles.is_broker:
             await start_broker(broker, stack)
+            admin.broker_started()
         stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
         if keyring is not None:
             stack.push_async_callback(_ended, asyncio.create_task(self._refresh_master_keys(disk)))
         self._start_audit_topic(stack)
+        await self._serve_clients(broker, listeners, stack)
+        stack.callback(LoopProbe(broker.loop_pauses).close)
+        admin.started()
+        # Before anything else ends.
+        stack.callback(admin.stopping)
+
+    async def _serve_clients(self, broker: Broker, listeners: Listeners, stack: AsyncExitStack) -> None:
+        """Accept the connections of clients; the stack ends that in the order of a clean shutdown."""
+        is_broker = self.roles.is_broker
         stack.push_async_callback(listeners.close)
-        if roles.is_broker:
+        if is_broker:
             # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
             stack.callback(broker.groups.stop)
             stack.callback(broker.transactions.stop)
         # With the certificates of dynamic configs, which are known now.
         await asyncio.gather(*self._tls_reloads)
-        listeners.accept(roles.broker_listeners)
+        listeners.accept(self.roles.broker_listeners)
         # Leadership is handed over while the other controllers can still reach this one.
         stack.push_async_callback(broker.quorum.close)
-        if roles.is_broker:
+        if is_broker:
             stack.push_async_callback(leave_cluster, broker)
         # While this node leads its partitions.
         stack.push_async_callback(self._flush_audit_topic)
-        stack.callback(LoopProbe(broker.loop_pauses).close)
+
+    async def _start_admin(
+        self, broker: Broker, disk: DataDirectory, listeners: Listeners, stack: AsyncExitStack
+    ) -> Admin:
+        """Serve health and metrics from now on; those of the broker are added when it has them."""
+        self._admin = admin = Admin(self.settings, self.roles, broker, self.data_dir)
+        self._abrupt_ends.append(admin.abort)
+        await admin.start(stack)
+        tls = self._tls
+        admin.registry.add(
+            NodeMetrics(
+                admin.host,
+                broker.loop_pauses,
+                disk,
+                self._workers,
+                listeners,
+                lambda: {} if tls is None else tls.expiries,
+            )
+        )
+        return admin
 
     def _advertise(self, broker: Broker, listeners: Listeners) -> None:
         """The ports are known: so are the addresses of this broker."""
@@ -383,6 +430,13 @@ class Node:
         # Cleaning a large log takes minutes: a separate thread keeps checkpoints and deletions unblocked.
         cleaning = LoopWorkers(1, "cleaner")
         stack.callback(cleaning.close)
+        self._workers = {
+            "write": LoopWorkers(WRITE_THREADS, "write"),
+            "sync": LoopWorkers(SYNC_THREADS, "sync"),
+            "upkeep": LoopWorkers(1, "upkeep"),
+            "read": LoopWorkers(READ_THREADS, "read"),
+            "cleaner": cleaning,
+        }
         self._cleaner = Cleaner(cleaning, report=log.warning, is_on=settings.bool("log.cleaner.enable"))
         self._change_cleaner(self._cleaner)
         disk = DataDirectory(
@@ -390,10 +444,10 @@ class Node:
             files=OsFiles(),
             clock=clock,
             entropy=entropy,
-            write_workers=LoopWorkers(WRITE_THREADS, "write"),
-            sync_workers=LoopWorkers(SYNC_THREADS, "sync"),
-            upkeep_workers=LoopWorkers(1, "upkeep"),
-            read_workers=LoopWorkers(READ_THREADS, "read"),
+            write_workers=self._workers["write"],
+            sync_workers=self._workers["sync"],
+            upkeep_workers=self._workers["upkeep"],
+            read_workers=self._workers["read"],
             cleaner=self._cleaner,
             intervals=UpkeepIntervals(
                 retention_interval_ms=settings.int("log.retention.check.interval.ms"),

@@ -80,6 +80,15 @@ class NodeTls:
                 self.servers[name] = ServerTls(made.server, mapping, names_principal=names_principal)
         self._stamps = self._read_stamps()
 
+    @property
+    def expiries(self) -> dict[str, int]:
+        """When the certificates of listeners expire, in seconds since 1970."""
+        return {
+            name: made.certificate.not_after_s
+            for name, made in self._made.items()
+            if made.certificate is not None and made.server is not None
+        }
+
     def client(self, listener: str) -> Callable[[], ssl.SSLContext] | None:
         """The current context of connections to this listener of other nodes; None if it is without TLS."""
         if listener not in self._made or self._made[listener].client is None:

@@ -32,6 +32,19 @@ def free_ports(host: str, count: int) -> list[int]:
     return ports
 
 
+def is_free(host: str, port: int) -> bool:
+    """Can this port be bound now?"""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
 @atexit.register
 def _release() -> None:
     while _reserved:

@@ -15,6 +15,8 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    seconds = staticmethod(time.monotonic)
+
 
 class LoopTimers:
     """Callbacks on the running event loop."""

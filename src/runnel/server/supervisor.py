@@ -59,10 +59,11 @@ class Supervisor:
         nodes: Sequence[Mapping[str, str]],
         *,
         log_level: str = "warning",
+        log_format: str = "text",
         report: Callable[[str], None] = print,
     ) -> None:
         self.children = [Child(static) for static in nodes]
-        self._log_level = log_level
+        self._log_options = ("--log-level", log_level, "--log-format", log_format)
         self._report = report
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -129,7 +130,9 @@ class Supervisor:
         settings = [f"--set={name}={value}" for name, value in child.static.items() if name not in secrets]
         with _as_file(secrets) as file:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "runnel.server.cli", "serve", "--log-level", self._log_level),
+                *(sys.executable, "-m", "runnel.server.cli", "serve", *self._log_options),
+                # One console for all of them.
+                *("--http", "off"),
                 *settings,
                 # The arguments of a process can be seen by all users of a machine.
                 *([f"--config=/dev/fd/{file.fileno()}"] if secrets else []),

@@ -73,6 +73,7 @@ class SimConnection:
             return
         replies: list[Reply] = []
         size = len(frame)
+        self._session.received = self._loop.time()
         try:
             self._service.serve(frame, 0, size, size, self._session, replies, 1)
         except CloseConnection:

@@ -28,6 +28,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
+    def seconds(self) -> float:
+        return self._loop.time()
+
 
 class SimTimers:
     """Callbacks in virtual time."""

@@ -113,6 +113,7 @@ class Incarnation:
         self.loop = loop
         self.clock = SimClock(loop)
         self.pipeline: Pipeline
+        self.broker: Broker
 
     async def run(self, workload: Callable[["Incarnation"], Awaitable[None]]) -> None:
         async with AsyncExitStack() as stack:
@@ -147,7 +148,7 @@ class Incarnation:
             background_bytes_min=self.random.choice((1, 500, BACKGROUND_BYTES_MIN)),
         )
         stack.callback(disk.close)
-        broker = Broker(
+        broker = self.broker = Broker(
             node_id=1,
             cluster_id="",
             host="sim",

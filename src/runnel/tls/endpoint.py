@@ -1,12 +1,15 @@
 """One side of a TLS connection, without a socket.
 
-    received bytes ─► `received` ─► `read_into` ─► clear bytes
+    received bytes ─► `received` ─► `read_into` ─► clear bytes    (`unseal` does both)
     clear bytes    ─► `seal`     ─► `output`    ─► bytes to send
 
 Its owner moves the bytes. It must not be used by two threads at once.
 """
 
 import ssl
+
+SEALED_BYTES = 64 * 1024
+"""How much is taken in before it is decrypted: OpenSSL keeps memory for the most that it ever held."""
 
 HANDSHAKE_RECORD = 0x16
 """The first byte of a TLS connection."""
@@ -60,9 +63,10 @@ class TlsEndpoint:
         read = 0
         size = len(room)
         self.has_more = False
+        incoming, read_record = self._incoming, self._object.read
         while read < size:
             try:
-                count = self._read_record(room[read:])
+                count: int = read_record(size - read, room[read:])  # type: ignore[assignment]
             except ssl.SSLWantReadError:
                 return read
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
@@ -71,17 +75,29 @@ class TlsEndpoint:
                 self.is_ended = True
                 return read
             read += count
+            if not incoming.pending and read < size:
+                # The last record was read entirely. An attempt to read another raises, which takes longer.
+                return read
         self.has_more = True
         return read
 
-    def _read_record(self, room: memoryview) -> int:
-        count: int = self._object.read(len(room), room)  # type: ignore[assignment]
-        return count
+    def unseal(self, sealed: memoryview, room: memoryview) -> int:
+        """Take in any number of bytes and read into the room what they contain. Raises ssl.SSLError."""
+        read = 0
+        for position in range(0, len(sealed), SEALED_BYTES):
+            self.received(sealed[position : position + SEALED_BYTES])
+            read += self.read_into(room[read:])
+        return read
 
     def seal(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt bytes; `output` has them."""
         written = self._object.write(data)
         assert written == len(data), "a memory BIO takes everything"
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there are bytes to send to the peer."""
+        return self._outgoing.pending > 0
 
     def output(self) -> bytes:
         """The bytes to send to the peer."""

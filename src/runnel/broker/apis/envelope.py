@@ -34,6 +34,7 @@ def envelope(request: EnvelopeRequest, ctx: Context) -> MaybePromise[EnvelopeRes
     except MalformedMessage:
         return _refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     session = Session(host, 0, ctx.listener, ctx.session.connection_id, principal, is_forwarded=True)
+    session.received = ctx.session.received
 
     def answer(response: memoryview | None) -> EnvelopeResponse:
         if session.is_refused:

@@ -5,7 +5,7 @@ from typing import Any
 
 from runnel.broker.apis.fetch_by_replica import fetch_by_replica
 from runnel.broker.apis.fetch_metadata import fetch_metadata, is_metadata_fetch
-from runnel.broker.apis.fetch_parts import diverging_epoch, records_of, topics_of
+from runnel.broker.apis.fetch_parts import diverging_epoch, records_of, size_of, topics_of
 from runnel.broker.apis.handlers import handles
 from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.runtime.broker import Broker
@@ -328,7 +328,25 @@ class DelayedFetch:
             return _without_records(self._broker, plan)
         if plan.session is not None:
             plan.session.record_response(results)
+        self._count(results)
         return response
+
+    def _count(self, results: list[Result]) -> None:
+        broker = self._broker
+        for wanted, data in results:
+            partition = broker.partition_at.get((wanted.topic, data.partition_index))
+            if partition is None:
+                partition = _find(broker, wanted)
+            traffic = broker.traffic.unknown() if partition is None else partition.traffic
+            if data.error_code:
+                traffic.failed_fetches += 1
+                broker.gates.accounting.failed(FetchRequest.api_key, data.error_code)
+                continue
+            traffic.fetches += 1
+            if data.records:
+                traffic.bytes_out += size_of(data.records)
+                if self._watched is not None and type(data.records) is bytes:
+                    broker.events.delivered(data.records, broker.clock.now_ms())
 
     def _is_over_quota(self, response: FetchResponse) -> bool:
         """Charge the client for the response, unless that exceeds its quota: then it is throttled."""

@@ -403,8 +403,11 @@ class ReplicaFetch:
         results, found.results = found.results, {}
         throttle = self._broker.replication.leader_throttle
         for cursor, (data, has_more) in results.items():
-            if data.records and cursor.partition is not None and throttle.applies_to(cursor.partition.name):
-                throttle.record(size_of(data.records))
+            if data.records and cursor.partition is not None:
+                size_bytes = size_of(data.records)
+                cursor.partition.traffic.replication_bytes_out += size_bytes
+                if throttle.applies_to(cursor.partition.name):
+                    throttle.record(size_bytes)
             has_records = bool(data.records)
             cursor.sent(
                 data.high_watermark, data.log_start_offset, has_records=has_records, has_more=has_more

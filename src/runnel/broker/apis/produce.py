@@ -40,7 +40,7 @@ _ZSTD, _COMPRESSION_MASK = 4, 7
 class DelayedProduce(Promise[ProduceResponse]):
     """A produce response that is complete when all of its partitions are committed."""
 
-    __slots__ = ("_acks", "_ctx", "_timeout_ms", "_unled", "outstanding", "response")
+    __slots__ = ("_acks", "_ctx", "_has_failed", "_timeout_ms", "_unled", "outstanding", "response")
 
     mutes_connection = False
 
@@ -49,6 +49,7 @@ class DelayedProduce(Promise[ProduceResponse]):
         self._acks, self._timeout_ms, self._ctx = request.acks, request.timeout_ms, ctx
         self._unled = False
         """Was a partition refused because this node does not lead it?"""
+        self._has_failed = False
         self.response = ProduceResponse()
         # The handler itself counts as one, so that the response is not sent before all partitions are added.
         self.outstanding = 1
@@ -56,6 +57,8 @@ class DelayedProduce(Promise[ProduceResponse]):
     def complete_one(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
+            if self._has_failed:
+                count_failures(self.response, self._ctx.broker)
             if self._unled and self._ctx.api_version >= CURRENT_LEADER_VERSION:
                 add_leaders(self.response, self._ctx.broker, self._ctx.listener)
             self.resolve(self.response)
@@ -63,6 +66,7 @@ class DelayedProduce(Promise[ProduceResponse]):
     def reject(self, result: PartitionProduceResponse, error: ApiError) -> None:
         """Set the error of a partition."""
         set_error(result, error)
+        self._has_failed = True
         self._unled |= error.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def wait_for(self, partition: ReplicatedLog, staged: Staged, result: PartitionProduceResponse) -> None:
@@ -138,6 +142,7 @@ def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] |
             if acks:
                 answer.wait_for(partition, staged, result)
     if acks == 0:
+        count_failures(answer.response, broker)
         _close_on_error(answer.response)
         return None
     if verification is not None and verification.has_batches:
@@ -220,6 +225,23 @@ def set_error(result: PartitionProduceResponse, error: ApiError) -> None:
         result.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
     result.error_message = str(error)
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+
+
+def count_failures(response: ProduceResponse, broker: Broker) -> None:
+    """Count the partitions that are answered with an error."""
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code:
+                name = topic.name or broker.topic_name(topic.topic_id) or ""
+                count_failure(broker, name, result.index, result.error_code)
+
+
+def count_failure(broker: Broker, topic: str, index: int, code: int) -> None:
+    """Count a partition of a produce request that is answered with an error."""
+    partition = broker.partition_at.get((topic, index))
+    traffic = broker.traffic.unknown() if partition is None else partition.traffic
+    traffic.failed_produces += 1
+    broker.gates.accounting.failed(ProduceRequest.api_key, code)
 
 
 def add_leaders(response: ProduceResponse, broker: Broker, listener: str) -> None:

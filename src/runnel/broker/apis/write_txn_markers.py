@@ -12,6 +12,7 @@ from runnel.broker.runtime.promise import MaybePromise, Promise, gather, settled
 from runnel.broker.runtime.slices import weighs_more
 from runnel.broker.runtime.txn_markers import Marker, write_marker
 from runnel.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -20,6 +21,7 @@ from runnel.messages.write_txn_markers import (
 )
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
+from runnel.model.limits import SLICE_ELEMENTS
 
 MARKERS_PER_STEP = 100
 """Markers that are appended before other requests are served: each is a write to the log of a partition."""
@@ -41,9 +43,10 @@ def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> MaybePro
 
 
 def _answered(request: WriteTxnMarkersRequest, outcomes: Iterable[Outcome]) -> WriteTxnMarkersResponse:
-    results = _Results(request)
+    results = _Results()
+    results.name(request.markers)
     results.add(outcomes)
-    return results.response()
+    return WriteTxnMarkersResponse(markers=list(results.markers()))
 
 
 async def _write_in_steps(request: WriteTxnMarkersRequest, broker: Broker) -> WriteTxnMarkersResponse:
@@ -52,12 +55,19 @@ async def _write_in_steps(request: WriteTxnMarkersRequest, broker: Broker) -> Wr
     while wanted := list(islice(markers, MARKERS_PER_STEP)):
         steps.append(gather([_write(broker, *each) for each in wanted], list))
         await asyncio.sleep(0)
-    results = _Results(request)
+    results = _Results()
+    for first in range(0, len(request.markers), SLICE_ELEMENTS):
+        results.name(request.markers[first : first + SLICE_ELEMENTS])
+        await asyncio.sleep(0)
     for step in steps:
         outcomes = await settled(step)
         results.add(outcomes)
         await asyncio.sleep(0)
-    return results.response()
+    response, answered = WriteTxnMarkersResponse(), results.markers()
+    while some := list(islice(answered, SLICE_ELEMENTS)):
+        response.markers += some
+        await asyncio.sleep(0)
+    return response
 
 
 def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[Marker, TopicPartition]]:
@@ -87,21 +97,21 @@ class _Results:
     has several markers of a producer.
     """
 
-    def __init__(self, request: WriteTxnMarkersRequest) -> None:
-        self._results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]]
-        self._results = {wanted.producer_id: {} for wanted in request.markers}
+    def __init__(self) -> None:
+        self._results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
+
+    def name(self, markers: Iterable[WritableTxnMarker]) -> None:
+        """These markers have outcomes."""
+        for wanted in markers:
+            self._results.setdefault(wanted.producer_id, {})
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         for producer_id, (topic, index), error in outcomes:
             result = WritableTxnMarkerPartitionResult(index, error.code)
             self._results[producer_id].setdefault(topic, []).append(result)
 
-    def response(self) -> WriteTxnMarkersResponse:
-        return WriteTxnMarkersResponse(
-            markers=[
-                WritableTxnMarkerResult(
-                    producer_id, [WritableTxnMarkerTopicResult(*topic) for topic in topics.items()]
-                )
-                for producer_id, topics in self._results.items()
-            ]
-        )
+    def markers(self) -> Iterator[WritableTxnMarkerResult]:
+        """The outcomes, by producer id."""
+        for producer_id, topics in self._results.items():
+            named = [WritableTxnMarkerTopicResult(*topic) for topic in topics.items()]
+            yield WritableTxnMarkerResult(producer_id, named)

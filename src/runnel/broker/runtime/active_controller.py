@@ -19,7 +19,7 @@ from runnel.controller.record_versions import record_version
 from runnel.controller.result import ControllerResult
 from runnel.controller.steps import Steps
 from runnel.model.errors import ApiError, ErrorCode, NotController
-from runnel.schemas.metadata import MetadataRecord, encode_metadata_record
+from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord, encode_metadata_record
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.metadata_log import MetadataLog
@@ -77,6 +77,11 @@ class ActiveController:
     def has_pending(self) -> bool:
         """Are there changes that are not committed yet?"""
         return bool(self._pending)
+
+    @property
+    def pending_count(self) -> int:
+        """The number of changes that are not committed yet."""
+        return len(self._pending)
 
     async def change(self, decide: "Decide[Reply]") -> Reply:
         """Decide against the image ahead and carry it out; returns when that is committed and applied.
@@ -177,6 +182,7 @@ class ActiveController:
         """
         quorum = self._metadata.quorum
         base_offset = quorum.end_offset
+        elected = _elections(self._ahead, records)
         try:
             # First, because no start could replay a log with records that contradict those before them.
             self._ahead.replay_batch(records, base_offset + len(records))
@@ -187,6 +193,9 @@ class ActiveController:
             self._ahead = self._image_with_pending()
             raise
         assert end_offset == base_offset + len(records), "the quorum appended something in between"
+        events = self._metadata.events
+        events.leader_elections += elected[0]
+        events.unclean_elections += elected[1]
         change = Change(base_offset, end_offset, records, len(batch))
         self._pending.append(change)
         return change
@@ -225,3 +234,17 @@ class ActiveController:
             if change.end_offset > image.version:
                 image.replay_batch(change.records, change.end_offset)
         return image
+
+
+def _elections(image: MetadataImage, records: list[MetadataRecord]) -> tuple[int, int]:
+    """How many leaders the records elect, and how many of these may lack committed records."""
+    elected = unclean = 0
+    for record in records:
+        if type(record) is PartitionChangeRecord and record.leader >= 0:
+            topic = image.topics_by_id.get(record.topic_id)
+            if topic is None or record.partition_id >= len(topic.partitions):
+                continue
+            state = topic.partitions[record.partition_id]
+            elected += record.leader != state.leader
+            unclean += record.leader not in state.isr and record.leader not in state.eligible
+    return elected, unclean

@@ -25,10 +25,12 @@ from runnel.broker.runtime.waiting import Waiting
 from runnel.controller.settings import Settings
 from runnel.controller.token_ids import TokenIds
 from runnel.controller.values import Endpoint
+from runnel.messages.registry import API_NAMES
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.model.pauses import LoopPauses
+from runnel.observe.counters import EventCounts, RequestCounts, Traffic
 from runnel.ports.clock import Clock, Timers
 from runnel.ports.disk import Disk
 from runnel.ports.entropy import Entropy
@@ -119,6 +121,13 @@ class Broker:
     """Where unexpected exceptions are logged."""
     loop_pauses: LoopPauses = field(default_factory=LoopPauses)
     """Histogram of event loop pauses, sampled by the composition root."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """What was written to topics, and read from them."""
+    requests: RequestCounts = field(init=False)
+    """The durations and errors of requests."""
+    events: EventCounts = field(default_factory=EventCounts)
+    admin_addresses: tuple[str, ...] = ()
+    """The addresses of the admin listener, as host:port; none if it is off."""
     serve_forwarded: Callable[[memoryview, Session], Promise[memoryview | None]] = field(init=False)
     """Serves a request that another broker forwarded, through the request pipeline."""
     quorum: "QuorumLog" = field(init=False)
@@ -141,6 +150,7 @@ class Broker:
     def __post_init__(self) -> None:
         self.partition_at = cast("Mapping[tuple[str, int], ReplicatedLog]", self.partitions)
         self.bugs = BugReports(self.clock)
+        self.requests = self.gates.accounting = RequestCounts(list(API_NAMES), self.clock.seconds)
         self.turn = Turn(self.timers)
         self.waiting = Waiting(self.timers)
         self.producer_ids = ProducerIds(self)
@@ -191,7 +201,8 @@ class Broker:
     ) -> ReplicatedLog:
         """Open the log of a partition, and lead or follow it."""
         log = self.disk.open_log(name, topic_id, config)
-        partition = ReplicatedLog(name, topic_id, log, replica, self.turn, self.disk, self.clock)
+        traffic = self.traffic.of(name.topic)
+        partition = ReplicatedLog(name, topic_id, log, replica, self.turn, self.disk, self.clock, traffic)
         partition.on_records_lost = self._records_lost
         partition.on_damaged = self._damaged
         if name in self.elections:

@@ -58,6 +58,8 @@ class Call(Context):
     route: Route
     reply: Reply
     request_bytes: int
+    began: float
+    """When the request was received, in seconds of the monotonic clock."""
     is_accounted: bool = False
     is_validated: bool = False
     """Were the changes of this broker's configs validated?"""
@@ -69,6 +71,7 @@ class Call(Context):
         if self.is_accounted and isinstance(outcome, BrokenPromise):
             # The connection was closed, and the request that waited was dropped with it.
             return
+        self._count_error(outcome)
         if outcome is None:
             self.reply.is_silent = True
             self._fill([], 0)
@@ -113,7 +116,18 @@ class Call(Context):
             self.is_accounted = True
             api_key = self.route.request.api_key
             accounting = self.broker.gates.accounting
-            accounting.account(self.session, api_key, self.api_version, 1, self.request_bytes, response_bytes)
+            accounting.account(
+                self.session, api_key, self.api_version, 1, self.request_bytes, response_bytes, self.began
+            )
+
+    def _count_error(self, outcome: Response | Encoded | Exception | None) -> None:
+        """Count a request that failed as a whole."""
+        if isinstance(outcome, Exception):
+            code = 0 if isinstance(outcome, CloseConnection) else _code(outcome).code
+        else:
+            code = getattr(outcome, "error_code", 0)
+        if code:
+            self.broker.gates.accounting.failed(self.route.request.api_key, code)
 
     def _encoded(self, outcome: Response | Encoded | Exception) -> tuple[list[Any], int]:
         """(the response frame, its size on the wire)."""

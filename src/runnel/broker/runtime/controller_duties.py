@@ -177,12 +177,15 @@ class ControllerDuties:
         if sessions is None:
             return
         delay_ms = RETRY_DELAY_MS
+        contact_ms = sessions.first_expired_contact_ms(self._now_ms())
         try:
             fenced = await self._broker.metadata.change_in_steps(
                 lambda image: fence_expired_broker(image, settings, sessions, self._now_ms())
             )
             delay_ms = 0
             if fenced is not None:
+                if contact_ms is not None:
+                    self._broker.events.failovers.add((self._now_ms() - contact_ms) / 1000)
                 log.warning("broker %d was fenced: its session has expired", fenced)
         except NotController:
             return

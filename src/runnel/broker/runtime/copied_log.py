@@ -13,6 +13,7 @@ from runnel.broker.runtime.promise import Promise, forward
 from runnel.broker.runtime.stored_log import StoredLog
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
+from runnel.observe.counters import TopicTraffic
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk, Origin, PartitionLog
 from runnel.replica.follower import FollowerReplica
@@ -32,10 +33,17 @@ class CopiedLog(StoredLog, ABC):
         "is_leader",
         "is_truncating",
         "replica",
+        "traffic",
     )
 
     def __init__(
-        self, name: TopicPartition, log: PartitionLog, disk: Disk, replica: FollowerReplica, clock: Clock
+        self,
+        name: TopicPartition,
+        log: PartitionLog,
+        disk: Disk,
+        replica: FollowerReplica,
+        clock: Clock,
+        traffic: TopicTraffic,
     ) -> None:
         super().__init__(name, log, disk)
         self.replica: Replica = replica
@@ -49,6 +57,8 @@ class CopiedLog(StoredLog, ABC):
         self._deferred: Callable[[], None] | None = None
         """What to do once no thread changes the log."""
         self._clock = clock
+        self.traffic = traffic
+        """The counts of the topic, shared by its partitions."""
 
     @abstractmethod
     def advance(self) -> None:
@@ -85,6 +95,7 @@ class CopiedLog(StoredLog, ABC):
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.name} is in epoch {self.replica.epoch}")
         self.log.stage(records, epoch, self._clock.now_ms(), Origin.REPLICA)
         self.appended_bytes += len(records)
+        self.traffic.replication_bytes_in += len(records)
         stored: Promise[None] = Promise()
         self._is_copying = True
         if not self.log.write_later(partial(self._copied, stored)):

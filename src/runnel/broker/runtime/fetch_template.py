@@ -32,6 +32,7 @@ from runnel.messages.fetch import (
 )
 from runnel.model.errors import ApiError
 from runnel.model.limits import FETCH_WAIT_MS_MAX
+from runnel.observe.counters import TopicTraffic
 from runnel.ports.disk import FileSlice, NotResident, Slice
 from runnel.ports.service import Parts, Reply, Session
 from runnel.wire import decode, encoded, is_flexible
@@ -175,7 +176,7 @@ class FetchTemplate:
         partition = self._partition()
         if after - start != size or partition is None or self._broker.gates.quotas.limits(session):
             return start
-        run = FetchRun()
+        run = FetchRun(partition.traffic)
         limits = self._limits(partition)
         match, read, head, tail = self._match, self._read, self._head, self._after
         in_session = self._session_id != NO_SESSION
@@ -233,7 +234,9 @@ class FetchTemplate:
     def account(self, session: Session, count: int, response_bytes: int) -> None:
         """Account for the requests that were served."""
         accounting = self._broker.gates.accounting
-        accounting.account(session, API_KEY, self.version, count, count * self._size, response_bytes)
+        accounting.account(
+            session, API_KEY, self.version, count, count * self._size, response_bytes, session.received
+        )
 
     def _limits(self, partition: ReplicatedLog) -> tuple[int, int, int]:
         """High watermark, last stable offset and log start offset, which are constant in a run."""
@@ -279,6 +282,7 @@ class FetchTemplate:
             self._route,
             reply,
             len(frame),
+            session.received,
             authorizer_version=session.template_version,
         )
         session.pending.add(call)
@@ -307,6 +311,12 @@ class FetchTemplate:
             return UNDECIDED
         if not found.parts and not is_last:
             return None
+        partition.traffic.fetches += 1
+        partition.traffic.bytes_out += found.size_bytes
+        if found.parts:
+            first = found.parts[0]
+            assert isinstance(first, bytes)
+            self._broker.events.delivered(first, self._broker.clock.now_ms())
         body = self._head(0, limits, found.size_bytes)[9 if self._is_flexible else 8 :]
         return Encoded(b"".join((body, *found.parts, self._after)))  # type: ignore[arg-type]
 
@@ -341,9 +351,11 @@ UNDECIDED = Undecided()
 class FetchRun:
     """Consecutive responses of one connection, sent together."""
 
-    __slots__ = ("_file_bytes", "_parts", "count", "memory_bytes")
+    __slots__ = ("_file_bytes", "_parts", "_records_bytes", "_traffic", "count", "memory_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, traffic: TopicTraffic) -> None:
+        self._traffic = traffic
+        self._records_bytes = 0
         self.count = 0
         self.memory_bytes = 0
         self._file_bytes = 0
@@ -353,6 +365,7 @@ class FetchRun:
         """Add a response."""
         self.count += 1
         self._parts += (head, *found.parts, tail)
+        self._records_bytes += found.size_bytes
         self.memory_bytes += len(head) + found.size_bytes + len(tail)
         if type(found.parts[0]) is not bytes:
             file_bytes = sum(part.length for part in found.parts if isinstance(part, FileSlice))
@@ -370,6 +383,8 @@ class FetchRun:
             # Each is below SENDFILE_BYTES_MIN: copying is cheaper than sending pieces.
             parts = [b"".join(parts)]  # type: ignore[arg-type]
         template.account(session, self.count, self.memory_bytes + self._file_bytes)
+        self._traffic.fetches += self.count
+        self._traffic.bytes_out += self._records_bytes
         reply.fill(parts, self.memory_bytes)
         replies.append(reply)
 

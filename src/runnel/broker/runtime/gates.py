@@ -1,4 +1,4 @@
-"""The gates of a broker without security, quotas and metrics: all requests are allowed."""
+"""The gates of a broker without security and quotas: all requests are allowed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ class Unlimited:
 
 
 class Uncounted:
-    """No metrics are kept."""
+    """No metrics are kept, until the broker that has these gates is made."""
 
     def account(
         self,
@@ -91,7 +91,11 @@ class Uncounted:
         request_count: int,
         request_bytes: int,
         response_bytes: int,
+        began: float,
     ) -> None:
+        """Discard the metrics."""
+
+    def failed(self, api_key: int, code: int, count: int = 1) -> None:
         """Discard the metrics."""
 
 

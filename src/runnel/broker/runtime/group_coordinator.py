@@ -1,11 +1,12 @@
 """The group coordinator: its shards, and the requests to them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from runnel.broker.runtime.group_cluster import GroupCluster
+from runnel.broker.runtime.group_lag import GroupLags
 from runnel.broker.runtime.promise import MaybePromise
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import Refuse, ShardDriver, T
@@ -16,7 +17,9 @@ from runnel.coordinator.contract import CoordinatorResult
 from runnel.coordinator.group.context import NOT_PARKED, RequestContext
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
+from runnel.coordinator.group.sync import Assigned
 from runnel.model.errors import ApiError
+from runnel.schemas.group import ConsumerGroupTargetAssignmentMetadataKey, OffsetCommitKey
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -39,11 +42,27 @@ class GroupCoordinator(Shards[GroupShard]):
         self._cluster = GroupCluster(broker)
         self._deleted_topics: dict[str, None] = {}
         """The last topics that were deleted: another leader of a shard may not have removed their offsets."""
+        self.lags = GroupLags(broker, self)
 
     def start(self) -> None:
         """Start to load the groups of every partition with records."""
         self._deleted_topics = dict.fromkeys(self._broker.metadata.removed)
         super().start()
+
+    def stop(self) -> None:
+        self.lags.stop()
+        super().stop()
+
+    @property
+    def has_shards(self) -> bool:
+        """Does this node lead a partition with groups?"""
+        return bool(self._drivers)
+
+    def served(self) -> Iterator[GroupDriver]:
+        """The shards that answer requests, except while they load or may have been replaced."""
+        for driver in list(self._drivers.values()):
+            if driver.is_loaded and self._is_current(driver) and not driver.partition.is_isolated:
+                yield driver
 
     def write_or_park(
         self,
@@ -103,13 +122,26 @@ class GroupCoordinator(Shards[GroupShard]):
             self._broker.timers,
             settings["offsets.commit.timeout.ms"],
             settings["offsets.topic.compression.codec"],
+            on_appended=self._count,
         )
+
+    def _count(self, decision: CoordinatorResult[Any]) -> None:
+        """Count the commits and the rebalances of which records were appended."""
+        events = self._broker.events
+        if isinstance(decision.continuation, Assigned):
+            events.rebalances["classic"] += 1
+        for record in decision.records:
+            if type(record.key) is OffsetCommitKey:
+                events.commits += record.value is not None
+            elif type(record.key) is ConsumerGroupTargetAssignmentMetadataKey:
+                events.rebalances["consumer"] += record.value is not None
 
     def _loaded(self, driver: GroupDriver, replayed_offset: int) -> None:
         driver.loaded(replayed_offset)
         # The topic may have been recreated: offsets committed since then are kept.
         deleted = sorted(self._deleted_topics.keys() - self._broker.metadata.image.topics.keys())
         driver.run(driver.shard.topics_deleted(deleted))
+        self.lags.wake()
 
 
 def group_settings(settings: Settings) -> GroupSettings:

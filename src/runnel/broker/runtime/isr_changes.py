@@ -169,10 +169,12 @@ class IsrChanges:
         if result.error_code:
             return False
         self._refused.pop(partition.name, None)
+        before = leader.isr
         if result.leader_epoch == leader.epoch and leader.accepted(
             proposal, frozenset(result.isr), result.partition_epoch
         ):
             partition.advance()
+        self._broker.events.isr_changed(before, leader.isr)
         return True
 
     def _note_refusal(self, partition: "ReplicatedLog", leader: LeaderReplica, proposal: IsrProposal) -> None:

@@ -286,6 +286,8 @@ class MetadataFollower:
     def _topics_removed(self, names: list[str]) -> None:
         for name in names:
             self._broker.replication.topic_changed(name)
+            if name not in self._image.topics:
+                self._broker.traffic.forget(name)
         if names:
             for watcher in self._removal_watchers:
                 watcher(names)

@@ -27,6 +27,7 @@ from runnel.controller.transactions import OpenTransaction
 from runnel.controller.values import Topic
 from runnel.model.errors import ApiError, ErrorCode, NotController, StorageFailed
 from runnel.model.ids import SnapshotId
+from runnel.observe.counters import EventCounts
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk
 from runnel.schemas.metadata import (
@@ -115,6 +116,11 @@ class MetadataLog:
         """Called when it no longer is."""
         self.on_quotas_changed: Callable[[], None] = lambda: None
         """Called when client quotas in the image may have changed."""
+        self.events = EventCounts()
+        """Where elections are counted."""
+        self._leaderless_ms: int | None = None
+        """Since when the quorum has no leader that is known here, after it had one."""
+        self._had_leader = False
         self._elected_epoch = -1
         self._predecessor_id = -1
         self._snapshots = MetadataSnapshots(disk, quorum, settings)
@@ -208,11 +214,27 @@ class MetadataLog:
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
         """Another node leads, or none, or this node in a new epoch."""
+        self._time_election(leader_id)
         if leader_id >= 0 and not self.quorum.is_leader:
             self._predecessor_id = leader_id
         if self.controller is not None and not self._leads(self.controller.epoch):
             self._end_decisions(self._not_controller(f"this node no longer leads in epoch {epoch}"))
         self._apply_soon()
+
+    def _time_election(self, leader_id: int) -> None:
+        now_ms = self.clock.monotonic_ms()
+        if leader_id < 0:
+            if self._had_leader and self._leaderless_ms is None:
+                self._leaderless_ms = now_ms
+        elif self._leaderless_ms is not None:
+            self.events.controller_elections.add((now_ms - self._leaderless_ms) / 1000)
+            self._leaderless_ms = None
+        self._had_leader |= leader_id >= 0
+
+    @property
+    def failure(self) -> str | None:
+        """Why the image is no longer updated; None if it is."""
+        return self._failure
 
     def snapshot_installed(self, snapshot: SnapshotId) -> None:
         """The log was replaced by a snapshot of the leader: load it."""

@@ -145,7 +145,9 @@ class Pipeline:
             return self._begin(route, frame, session)
         except Exception as error:
             # No call exists that could account for it.
-            self.broker.gates.accounting.account(session, api_key, version, 1, len(frame), 0)
+            self.broker.gates.accounting.account(
+                session, api_key, version, 1, len(frame), 0, session.received
+            )
             if isinstance(error, (MalformedMessage, LayoutError)):
                 raise CloseConnection(f"malformed request: {error}") from None
             raise
@@ -162,18 +164,18 @@ class Pipeline:
             if not is_large:
                 frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
-        version = header.api_version
         request = None if is_large else _decoded_inline(route, frame, header)
         reply = Reply()
         call = Call(
             self.broker,
             session,
-            version,
+            header.api_version,
             header.client_id,
             header.correlation_id,
             route,
             reply,
             request_bytes,
+            session.received,
         )
         result: Result | Exception
         try:
@@ -464,7 +466,9 @@ class Pipeline:
         parts = response_frame(unsupported(is_controller=is_controller), 0, header.correlation_id)
         size_bytes = sum(map(len, parts))
         accounting = gates.accounting
-        accounting.account(session, API_VERSIONS_KEY, header.api_version, 1, request_bytes, size_bytes)
+        accounting.account(
+            session, API_VERSIONS_KEY, header.api_version, 1, request_bytes, size_bytes, session.received
+        )
         reply.fill(parts, size_bytes)
         return reply
 

@@ -18,6 +18,7 @@ from runnel.broker.apis.produce import (
     TRANSACTIONAL,
     add_leaders,
     checked_records,
+    count_failure,
     set_error,
 )
 from runnel.broker.apis.produce_transactional import is_verified
@@ -229,6 +230,7 @@ class ProduceTemplate:
 
     def failure(self, correlation_id: int, index: int, error: ApiError, listener: str) -> bytes:
         """The response frame of a rejected batch."""
+        count_failure(self._broker, self._topic, index, error.code)
         result = PartitionProduceResponse(index)
         set_error(result, error)
         response = self._response(result)
@@ -251,6 +253,7 @@ class ProduceRun:
     """Consecutive requests for one partition: one acknowledgement, one reply."""
 
     __slots__ = (
+        "_began",
         "_correlation_ids",
         "_index",
         "_outcomes",
@@ -277,6 +280,7 @@ class ProduceRun:
         """Everything below must be committed before the responses are sent."""
         self._template = template
         self._session = session
+        self._began = session.received
         self._partition = partition
         self._index = index
         self._correlation_ids = correlation_ids
@@ -309,7 +313,13 @@ class ProduceRun:
             size_bytes = len(data)
             accounting = template.accounting
             accounting.account(
-                self._session, API_KEY, template.version, len(frames), self._request_bytes, size_bytes
+                self._session,
+                API_KEY,
+                template.version,
+                len(frames),
+                self._request_bytes,
+                size_bytes,
+                self._began,
             )
         except Exception as bug:  # noqa: BLE001 - reported
             template.report(bug)

@@ -28,6 +28,7 @@ from runnel.controller.values import INTERNAL_TOPICS
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.ids import NO_BROKER_EPOCH, TopicPartition
 from runnel.model.log_config import LogConfig
+from runnel.observe.counters import TopicTraffic
 from runnel.ports.clock import Clock
 from runnel.ports.disk import (
     Disk,
@@ -91,10 +92,10 @@ class ReplicatedLog(CopiedLog):
         turn: Turn,
         disk: Disk,
         clock: Clock,
+        traffic: TopicTraffic | None = None,
     ) -> None:
-        super().__init__(
-            name, log, disk, FollowerReplica(replica.node, -1, high_watermark=log.high_watermark), clock
-        )
+        unassigned = FollowerReplica(replica.node, -1, high_watermark=log.high_watermark)
+        super().__init__(name, log, disk, unassigned, clock, traffic or TopicTraffic())
         self.is_internal = name.topic in INTERNAL_TOPICS
         """Written by the broker only."""
         self.topic_id = topic_id
@@ -433,6 +434,10 @@ class ReplicatedLog(CopiedLog):
         if staged.duplicate:
             self._duplicated(staged)
         else:
+            delta = staged.last_offset - staged.base_offset
+            traffic = self.traffic
+            traffic.records_in += delta + 1
+            traffic.batches[delta.bit_length()] += 1
             self._touch(len(records))
         return staged
 
@@ -441,24 +446,47 @@ class ReplicatedLog(CopiedLog):
         if not self.takes_writes:
             return [self._not_leader()] * len(batches)
         outcomes = self.log.stage_all(batches, self.replica.epoch, now_ms)
-        size_bytes = 0
+        size_bytes = count = 0
         for records, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, Staged):
                 if outcome.duplicate:
                     self._duplicated(outcome)
                 else:
                     size_bytes += len(records)
-        if size_bytes:
+                    count += 1
+        if count:
+            self._count(outcomes, count)
             self._touch(size_bytes)
         return outcomes
 
+    def _count(self, outcomes: list[Staged | ApiError], count: int) -> None:
+        """Count the batches that were staged, and their records."""
+        traffic, first, last = self.traffic, outcomes[0], outcomes[-1]
+        if (
+            count == len(outcomes)
+            and isinstance(first, Staged)
+            and isinstance(last, Staged)
+            and last.last_offset - first.base_offset == count - 1
+        ):
+            # Most small batches have one record.
+            traffic.records_in += count
+            traffic.batches[0] += count
+            return
+        for outcome in outcomes:
+            if isinstance(outcome, Staged) and not outcome.duplicate:
+                delta = outcome.last_offset - outcome.base_offset
+                traffic.records_in += delta + 1
+                traffic.batches[delta.bit_length()] += 1
+
     def _touch(self, size_bytes: int) -> None:
         self.appended_bytes += size_bytes
+        self.traffic.bytes_in += size_bytes
         if not self._is_touched:
             self._is_touched = True
             self._turn.touch(self)
 
     def _duplicated(self, staged: Staged) -> None:
+        self.traffic.duplicates += 1
         if self.replica.high_watermark <= staged.last_offset < self.log.written_offset:
             # Its first sync may have failed, and nothing else would trigger another.
             self.commit_stored()

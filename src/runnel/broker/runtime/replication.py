@@ -79,8 +79,11 @@ class Replication:
         self._assignments.updated(partition, state)
         if partition.name in self._damaged:
             self._stop_fetching(partition.name)
+        before = partition.replica
         if partition.epoch == state.leader_epoch:
             if partition.has_followers or partition.is_leader:
+                if isinstance(before, LeaderReplica) and state.partition_epoch > before.partition_epoch:
+                    self._broker.events.isr_changed(before.isr, frozenset(state.isr))
                 partition.changed(frozenset(state.replicas), frozenset(state.isr), state.partition_epoch)
                 self.opened(partition)
             return
@@ -90,6 +93,8 @@ class Replication:
         if isinstance(role, LeaderReplica):
             self._stop_fetching(partition.name)
             partition.become_leader(role)
+            if isinstance(before, LeaderReplica):
+                self._broker.events.isr_changed(before.isr, role.isr)
         else:
             partition.become_follower(role)
         self.opened(partition)

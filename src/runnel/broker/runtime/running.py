@@ -30,6 +30,7 @@ async def start_quorum(broker: Broker, stack: AsyncExitStack) -> None:
     _check_folder(broker)
     broker.quorum = quorum = await QuorumLog.open(broker)
     broker.metadata = metadata = MetadataLog(quorum, broker.disk, broker.clock, broker.settings)
+    metadata.events = broker.events
     await metadata.load()
     broker.gates.quotas = quotas = ClientQuotas(broker)
     metadata.on_quotas_changed = quotas.changed

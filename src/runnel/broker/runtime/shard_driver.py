@@ -131,6 +131,7 @@ class ShardDriver(Generic[AnyShard]):
         commit_timeout_ms: int,
         compression: int,
         run_shard_effect: Callable[[ShardEffect], None] | None = None,
+        on_appended: Callable[[CoordinatorResult[Any]], None] | None = None,
     ) -> None:
         self.shard = shard
         self.partition = partition
@@ -142,6 +143,7 @@ class ShardDriver(Generic[AnyShard]):
         self.commit_timeout_ms = commit_timeout_ms
         self._compression = compression
         self._run_shard_effect = run_shard_effect
+        self._on_appended = on_appended
         self._end_offset = partition.log.end_offset
         """End offset of the records replayed into the shard."""
         self._running: dict[Timer, TimerHandle] = {}
@@ -285,6 +287,8 @@ class ShardDriver(Generic[AnyShard]):
                 self.shard.replay(
                     record.key, record.value, ReplayContext(offset, producer_id, producer_epoch)
                 )
+        if self._on_appended is not None:
+            self._on_appended(decision)
         return None
 
     def _answer(self, waiter: int, response: Any) -> None:

@@ -156,6 +156,10 @@ class Shards(ABC, Generic[AnyShard]):
             raise _loading(self.topic)
         return drivers
 
+    def drivers(self) -> list[ShardDriver[AnyShard]]:
+        """All shards here, those that are being loaded included."""
+        return [driver for driver in self._drivers.values() if self._is_current(driver)]
+
     @abstractmethod
     def _make(self, partition: ReplicatedLog) -> ShardDriver[AnyShard]:
         """An empty shard and its driver."""

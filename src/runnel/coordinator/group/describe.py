@@ -69,6 +69,17 @@ def list_groups(
     ]
 
 
+def summary(
+    groups: dict[str, Group], consumers: ConsumerGroups, group_id: str
+) -> tuple[str, str, int] | None:
+    """State, type and number of members of a group; None if it does not exist."""
+    consumer_group = consumers.by_id.get(group_id)
+    if consumer_group is not None:
+        return consumer_group.state.value, _CONSUMER, len(consumer_group.members)
+    group = groups.get(group_id)
+    return None if group is None else (group.state.value, _CLASSIC, len(group.members))
+
+
 def describe_consumer_group(
     consumers: ConsumerGroups, settings: GroupSettings, group_id: str
 ) -> DescribedConsumerGroup:

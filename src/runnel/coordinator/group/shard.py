@@ -151,6 +151,14 @@ class GroupShard:
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
         return describe.list_groups(self.groups, self.consumers, states, types)
 
+    def summary(self, group_id: str) -> tuple[str, str, int] | None:
+        """State, type and number of members of a group; None if it does not exist."""
+        return describe.summary(self.groups, self.consumers, group_id)
+
+    def group_ids(self) -> list[str]:
+        """The groups of both types."""
+        return [*self.groups, *self.consumers.by_id]
+
     def replay(self, key: Data, value: Data | None, context: ReplayContext) -> None:
         """Apply a record of the log."""
         match key, value:

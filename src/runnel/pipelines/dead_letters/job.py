@@ -10,10 +10,9 @@ from pyspark.sql import functions as F
 from runnel.client.properties import NO_PROPERTIES, ClientProperties
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.client_options import connection_options
-from runnel.pipelines.dead_letters.letter import DEAD_LETTERS, Letter
+from runnel.pipelines.dead_letters.letter import DEAD_LETTERS, MARKS, Letter
 from runnel.pipelines.dead_letters.letter_filter import LetterFilter
 from runnel.pipelines.dead_letters.reading import (
-    MARKS,
     LetterGroup,
     chosen_frame,
     groups_of,

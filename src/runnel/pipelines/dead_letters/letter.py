@@ -15,6 +15,8 @@ CONNECT = "__connect.errors."
 """Header prefix of Kafka Connect's dead letters."""
 DEAD_LETTERS = ".dead-letters"
 """The default suffix of dead-letter topics."""
+MARKS = ".redriven"
+"""Suffix of the compacted topic with the keys of redriven letters."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -9,14 +9,12 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from runnel.model.ids import NO_ID, id_text
-from runnel.pipelines.dead_letters.letter import Letter, attempts_of, kind_of, read_letter
+from runnel.pipelines.dead_letters.letter import MARKS, Letter, attempts_of, kind_of, read_letter
 from runnel.pipelines.dead_letters.letter_filter import LetterFilter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-MARKS = ".redriven"
-"""Suffix of the compacted topic with the keys of redriven letters."""
 SAMPLES = 3
 _SHOWN_BYTES = 300
 _FACTS = pa.schema(

@@ -15,8 +15,7 @@ from types import TracebackType
 from runnel.client.cluster import Cluster
 from runnel.client.transactional import TransactionalProducer
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.dead_letters.letter import Letter, headers_back, mark_of
-from runnel.pipelines.dead_letters.reading import MARKS
+from runnel.pipelines.dead_letters.letter import MARKS, Letter, headers_back, mark_of
 from runnel.pipelines.errors import PipelineError, UnknownTopic
 
 LETTERS_PER_TRANSACTION = 500

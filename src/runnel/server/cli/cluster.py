@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, Yes
-from runnel.server.cli.serve import LogLevel, LogLevelOption
+from runnel.server.cli.serve import Http, LogLevel, LogLevelOption
 
 if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
@@ -42,6 +42,7 @@ def up(
         ),
     ] = "127.0.0.1:9092",
     settings: Settings = None,
+    http: Http = None,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C or SIGTERM; every node is a broker and a controller.
@@ -49,8 +50,9 @@ def up(
     Example: runnel cluster up --nodes 3
     """
     from runnel.server.cli.local_cluster import run_local_cluster
+    from runnel.server.gateway_process import HttpOptions
 
-    run_local_cluster(nodes, data_dir, listen, settings or [], log_level)
+    run_local_cluster(nodes, data_dir, listen, settings or [], log_level, HttpOptions(http, alerts=None))
 
 
 @app.command("status")

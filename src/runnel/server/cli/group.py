@@ -22,38 +22,75 @@ Topics = Annotated[
 ]
 
 
+LAGS_BY_PROTOCOL_MAX = 100
+"""Groups of coordinators without an admin listener whose lag is listed: each takes a request."""
+
+
 @app.command("list")
 def list_groups(as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """List groups of the classic and of the consumer protocol.
+    """List groups of the classic and of the consumer protocol, with their lag in records and in time.
 
     Example: runnel group list
     """
-    from runnel.client.groups import Groups
+    from runnel.server.cli.lag import duration_text, forecast_text
     from runnel.server.cli.output import print_json, print_table
     from runnel.server.cli.session import with_cluster
 
-    listings = with_cluster(bootstrap, lambda cluster: Groups(cluster).list())
+    rows = with_cluster(bootstrap, _list)
     if as_json:
-        print_json(
-            [{"group": view.group_id, "state": view.state, "type": view.kind} for view in listings],
-        )
+        print_json(rows)
     else:
         print_table(
-            ["group", "state", "type"],
-            [(view.group_id, view.state, view.kind) for view in listings],
+            ["group", "state", "type", "lag", "behind", "verdict", "caught up"],
+            [
+                (
+                    row["group"],
+                    row["state"],
+                    row["type"],
+                    row["lag"],
+                    duration_text(row["lag_seconds"]),
+                    row["verdict"],
+                    forecast_text(row),
+                )
+                for row in rows
+            ],
             empty="no groups",
         )
 
 
+async def _list(cluster: "Cluster") -> list[dict[str, Any]]:
+    from runnel.client.groups import Groups
+    from runnel.server.cli.lag import lags_by_protocol, lags_from_coordinator
+
+    listings = await Groups(cluster).list()
+    lags: dict[str, dict[str, Any]] = {}
+    for node_id in sorted({view.coordinator for view in listings}):
+        lags |= await lags_from_coordinator(cluster, node_id) or {}
+    missing = [view.group_id for view in listings if view.group_id not in lags]
+    lags |= await lags_by_protocol(cluster, missing[:LAGS_BY_PROTOCOL_MAX])
+    names = ("lag", "lag_seconds", "verdict", "forecast", "forecast_seconds")
+    return [
+        {
+            "group": view.group_id,
+            "state": view.state,
+            "type": view.kind,
+            **{name: lags.get(view.group_id, {}).get(name) for name in names},
+        }
+        for view in listings
+    ]
+
+
 @app.command()
 def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """Describe a group: members, current and target assignments, committed offsets and lag.
+    """Describe a group: members, assignments, committed offsets, and lag in records and in time.
 
-    Classic and consumer groups (KIP-848) are shown alike; only consumer groups have epochs.
+    Classic and consumer groups (KIP-848) are shown alike; only consumer groups have epochs. "Behind" is the
+    age of the first unread record since its append or, if the coordinator cannot tell, by its timestamp.
 
     Example: runnel group describe billing
     """
-    from runnel.server.cli.output import print_fields, print_json, print_table
+    from runnel.server.cli.lag import forecast_text
+    from runnel.server.cli.output import print_fields, print_json
     from runnel.server.cli.session import with_cluster
 
     view = with_cluster(bootstrap, lambda cluster: _describe(cluster, group))
@@ -70,6 +107,9 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
             **_epoch_facts(view),
             "members": len(view["members"]),
             "lag": view["lag"],
+            "behind": _behind_text(view),
+            "verdict": view["verdict"] or "-",
+            "caught up": forecast_text(view) or "-",
         }
     )
     if view["members"]:
@@ -77,8 +117,24 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
         _print_members(view["members"])
     if view["partitions"]:
         print()
+        _print_partitions(view["partitions"])
+
+
+def _behind_text(view: dict[str, Any]) -> str:
+    from runnel.server.cli.lag import duration_text
+
+    text = duration_text(view["lag_seconds"]) or "unknown"
+    return f"{text} (by {view['lag_by']})" if view["lag_seconds"] else text
+
+
+def _print_partitions(rows: list[dict[str, Any]]) -> None:
+    from runnel.server.cli.lag import duration_text
+    from runnel.server.cli.output import print_table
+
+    columns = ["topic", "partition", "committed", "end", "lag", "behind", "member", "client", "host"]
+    has_notes = any(row["reason"] for row in rows)
     print_table(
-        ["topic", "partition", "committed", "end", "lag", "member", "client", "host"],
+        [*columns, "note"] if has_notes else columns,
         [
             (
                 row["topic"],
@@ -86,11 +142,13 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
                 row["committed"],
                 row["end_offset"],
                 row["lag"],
+                duration_text(row["lag_seconds"]),
                 row["member"],
                 row["client"],
                 row["host"],
+                *([(row["reason"] or "").partition(":")[0]] if has_notes else []),
             )
-            for row in view["partitions"]
+            for row in rows
         ],
     )
 
@@ -132,25 +190,28 @@ def _print_members(members: list[dict[str, Any]]) -> None:
 
 async def _describe(cluster: "Cluster", group_id: str) -> dict[str, Any]:
     from runnel.client.groups import Groups
-    from runnel.client.offsets import end_offsets
+    from runnel.model.ids import TopicPartition
+    from runnel.server.cli.lag import lag_source, lags_by_protocol, lags_from_coordinator
 
-    groups = Groups(cluster)
-    view = await groups.describe(group_id)
-    committed = await groups.committed(group_id)
+    view = await Groups(cluster).describe(group_id)
+    known = await lags_from_coordinator(cluster, view.coordinator, [group_id])
+    lag = (known or {}).get(group_id)
+    if lag is None:
+        lag = (await lags_by_protocol(cluster, [group_id]))[group_id]
+    by_partition = {TopicPartition(row["topic"], row["partition"]): row for row in lag["partitions"]}
     owners = {partition: member for member in view.members for partition in member.partitions}
-    partitions = sorted(set(owners) | set(committed))
-    existing = [partition for partition in partitions if await _exists(cluster, partition)]
-    ends = await end_offsets(cluster, existing) if existing else {}
     rows = []
-    for partition in partitions:
-        owner, commit, end = owners.get(partition), committed.get(partition), ends.get(partition)
+    for name in sorted({*owners, *by_partition}):
+        owner, row = owners.get(name), by_partition.get(name, {})
         rows.append(
             {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "committed": None if commit is None else commit.offset,
-                "end_offset": end,
-                "lag": None if commit is None or end is None else max(end - commit.offset, 0),
+                "topic": name.topic,
+                "partition": name.partition,
+                "committed": row.get("committed"),
+                "end_offset": row.get("end"),
+                "lag": row.get("lag"),
+                "lag_seconds": row.get("lag_seconds"),
+                "reason": row.get("reason"),
                 "member": owner and owner.member_id,
                 "client": owner and owner.client_id,
                 "host": owner and owner.client_host,
@@ -164,7 +225,12 @@ async def _describe(cluster: "Cluster", group_id: str) -> dict[str, Any]:
         "assignor": view.assignor,
         "epoch": view.epoch,
         "target_epoch": view.target_epoch,
-        "lag": sum(row["lag"] or 0 for row in rows),
+        "lag": lag["lag"] or 0,
+        "lag_seconds": lag["lag_seconds"],
+        "lag_by": lag_source(lag),
+        "verdict": lag["verdict"],
+        "forecast": lag["forecast"],
+        "forecast_seconds": lag["forecast_seconds"],
         "members": [_member_row(member) for member in view.members],
         "partitions": rows,
     }
@@ -185,15 +251,6 @@ def _member_row(member: "GroupMember") -> dict[str, Any]:
         "partitions": rows(member.partitions),
         "target_partitions": rows(member.target),
     }
-
-
-async def _exists(cluster: "Cluster", partition: "TopicPartition") -> bool:
-    from runnel.client.errors import BrokerError
-
-    try:
-        return await cluster.leader(partition) >= 0
-    except BrokerError:
-        return False
 
 
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics with committed offsets.")]
@@ -236,10 +293,10 @@ def reset_offsets(
     Example: runnel group reset-offsets billing --all-topics --by-duration 15m
     """
     from runnel.server.cli.output import print_info, print_json, print_table
-    from runnel.server.cli.reset import ResetTarget, reset
+    from runnel.server.cli.reset import choose_target, reset
     from runnel.server.cli.session import with_cluster
 
-    target = ResetTarget.choose(to_earliest, to_latest, to_offset, to_datetime, by_duration, shift_by)
+    target = choose_target(to_earliest, to_latest, to_offset, to_datetime, by_duration, shift_by)
     if bool(topics) == all_topics:
         raise typer.BadParameter("specify either --topic or --all-topics")
     moves = with_cluster(bootstrap, lambda cluster: reset(cluster, group, topics or [], target, execute))

@@ -1,6 +1,5 @@
 """A cluster on this machine, in the foreground."""
 
-import logging
 import os
 from collections.abc import Sequence
 
@@ -9,14 +8,16 @@ import typer
 from runnel.server.cli.options import parse_settings
 from runnel.server.cli.output import CommandError
 from runnel.server.cli.supervised import run_nodes
+from runnel.server.gateway_process import HttpOptions
 from runnel.server.local_nodes import cluster_id_in, cluster_settings, node_numbers
+from runnel.server.log_format import configure_logging
 
 
 def run_local_cluster(
-    nodes: int, data_dir: str, listen: str, settings: Sequence[str], log_level: str
+    nodes: int, data_dir: str, listen: str, settings: Sequence[str], log_level: str, http: HttpOptions
 ) -> None:
     """Start the nodes, print the addresses, and stop them at the end."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging(log_level)
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not port.isdecimal():
         raise typer.BadParameter(
@@ -36,6 +37,7 @@ def run_local_cluster(
             cluster_id=cluster_id,
         ),
         log_level,
+        http,
     )
 
 

@@ -1,7 +1,6 @@
 """Options shared by commands, and parsers for their values."""
 
 import re
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -25,25 +24,17 @@ Settings = Annotated[
     typer.Option("--set", help="A setting by its Kafka name. Repeatable.", metavar="KEY=VALUE"),
 ]
 
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _RATE_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_ISO_DURATION = re.compile(
-    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
-)
 
 
 def parse_duration_ms(text: str) -> int:
     """Parse 500ms, 30s, 15m, 2h, 7d, 1h30m, or ISO 8601 such as PT15M."""
-    parts = _DURATION.findall(text)
-    if parts and "".join(number + unit for number, unit in parts) == text:
-        return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
-    iso = _ISO_DURATION.fullmatch(text)
-    if iso and any(iso.groups()):
-        return round(
-            sum(float(number) * _UNITS_MS[unit] for unit, number in iso.groupdict().items() if number)
-        )
-    raise typer.BadParameter(f"{text!r} is not a duration; examples: 30s, 15m, 2h or 7d")
+    from runnel.client import moments
+
+    try:
+        return moments.parse_duration_ms(text)
+    except moments.InvalidMoment as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_rate(text: str, option: str) -> int:
@@ -56,18 +47,12 @@ def parse_rate(text: str, option: str) -> int:
 
 def parse_moment_ms(text: str, now_ms: int) -> int:
     """Parse 2026-10-01T12:30 (local time unless it has an offset), @EPOCH_MS, or an age such as 15m."""
-    if text.startswith("@") and text[1:].isdecimal():
-        return int(text[1:])
+    from runnel.client import moments
+
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        pass
-    try:
-        return now_ms - parse_duration_ms(text.removeprefix("-"))
-    except typer.BadParameter:
-        raise typer.BadParameter(
-            f"{text!r} is not a time; examples: 2026-10-01T12:30, @1790857800000 or 15m (ago)"
-        ) from None
+        return moments.parse_moment_ms(text, now_ms)
+    except moments.InvalidMoment as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_settings(assignments: list[str] | None) -> dict[str, str]:

@@ -10,8 +10,10 @@ from runnel.server.cli.options import Settings, parse_settings
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     from collections.abc import Mapping
 
+    from runnel.server.gateway_process import GatewayProcess, HttpOptions
     from runnel.server.node import Node
 
 DATA_DIR_DEFAULT = "runnel-data"
@@ -26,6 +28,13 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How log messages are written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 DataDir = Annotated[
@@ -69,6 +78,51 @@ Workers = Annotated[
         help="Number of brokers on this host, one per core: ids, ports and data directories in sequence.",
     ),
 ]
+AdminOption = Annotated[
+    str | None,
+    typer.Option(
+        "--admin",
+        envvar="RUNNEL_ADMIN",
+        metavar="HOST:PORT|off",
+        help="Address of metrics and health (HTTP). Default: 127.0.0.1:9644, if that port is free.",
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat, typer.Option(envvar="RUNNEL_LOG_FORMAT", help="Format of the log on standard error.")
+]
+Http = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        envvar="RUNNEL_HTTP",
+        metavar="HOST:PORT|off",
+        help="Address of the console. Default: 127.0.0.1:8080, unless it is taken.",
+    ),
+]
+HttpConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-config",
+        envvar="RUNNEL_HTTP_CONFIG",
+        metavar="FILE",
+        help="Client properties with which the console connects, such as a trust store.",
+    ),
+]
+HttpReadOnly = Annotated[
+    bool,
+    typer.Option(
+        "--http-read-only", envvar="RUNNEL_HTTP_READ_ONLY", help="Nothing can be changed in the console."
+    ),
+]
+Alerts = Annotated[
+    str | None,
+    typer.Option(
+        "--alerts",
+        envvar="RUNNEL_ALERTS",
+        metavar="FILE|off",
+        help="Settings and receivers of alerts, evaluated beside the console. Default: no receivers.",
+    ),
+]
 LogLevelOption = Annotated[
     LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="Log level on standard error.")
 ]
@@ -81,7 +135,13 @@ def serve(
     settings: Settings = None,
     config: Config = None,
     workers: Workers = 1,
+    admin: AdminOption = None,
+    http: Http = None,
+    http_config: HttpConfig = None,
+    http_read_only: HttpReadOnly = False,
+    alerts: Alerts = None,
     log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM. SIGHUP reads certificates and keys again.
 
@@ -94,20 +154,27 @@ def serve(
     Example: runnel serve --config server.properties
 
     Example: runnel serve --workers 4
-    """
-    import logging
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    Example: runnel serve --admin 0.0.0.0:9644 --log-format json
+    """
+    from runnel.controller.config_broker_node import ADMIN_LISTENERS
+    from runnel.server.gateway_process import HttpOptions
+    from runnel.server.log_format import configure_logging
+
+    configure_logging(log_level, is_json=log_format is LogFormat.JSON)
     static = static_options(data_dir, listen, node_id, settings, config)
+    if admin is not None:
+        static[ADMIN_LISTENERS] = admin
+    http_options = HttpOptions(http, http_config, http_read_only, alerts)
     if workers > 1:
         from runnel.server.cli.supervised import run_nodes
         from runnel.server.local_nodes import worker_settings
 
-        run_nodes(worker_settings(static, workers), log_level)
+        run_nodes(worker_settings(static, workers), log_level, http_options, log_format)
     else:
         from runnel.server.cli.session import run
 
-        run(_serve(static))
+        run(_serve(static, http_options, log_level))
 
 
 def static_options(
@@ -148,7 +215,7 @@ def _listener(address: str) -> str:
     return f"PLAINTEXT://{address}"
 
 
-async def _serve(static: "Mapping[str, str]") -> None:
+async def _serve(static: "Mapping[str, str]", http: "HttpOptions", log_level: str) -> None:
     import asyncio
     import os
 
@@ -172,6 +239,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     raise_descriptor_limit()
     os.umask(UMASK)
     node = Node(static)
+    listening = open_console(http)
     reload_signal(node.reload)
     starting = asyncio.create_task(_start(node))
     stopping = asyncio.create_task(stop.wait())
@@ -186,9 +254,44 @@ async def _serve(static: "Mapping[str, str]") -> None:
     print(f"{READY_PREFIX}{node.bootstrap_servers}", flush=True)
     print(f"data directory: {node.data_dir}", flush=True)
     print("press Ctrl-C to stop", flush=True)
+    gateway = _start_console(node, listening, http, log_level)
     await stop.wait()
+    if gateway is not None:
+        await gateway.stop()
     await node.stop()
     print("stopped", flush=True)
+
+
+def open_console(http: "HttpOptions") -> "socket.socket | None":
+    """The socket of the console; an address that was given and cannot be used ends the start."""
+    from runnel.server.cli.output import CommandError
+    from runnel.server.gateway_process import HttpUnavailable, open_http
+
+    try:
+        return open_http(http)
+    except HttpUnavailable as error:
+        raise CommandError(str(error)) from None
+
+
+def _start_console(
+    node: "Node", listening: "socket.socket | None", http: "HttpOptions", log_level: str
+) -> "GatewayProcess | None":
+    from runnel.server.gateway_process import HttpUnavailable, start_gateway
+
+    try:
+        return start_gateway(
+            listening if node.roles.is_broker else None,
+            node.bootstrap_servers,
+            protocol=node.protocol,
+            options=http,
+            log_level=log_level,
+        )
+    except HttpUnavailable as error:
+        import logging
+
+        # The broker serves already, and goes on.
+        logging.getLogger("runnel.server").warning("%s", error)
+        return None
 
 
 def _stop_with_supervisor(descriptor: int, stop: "asyncio.Event") -> None:

@@ -14,12 +14,15 @@ from runnel.server.cli.output import CommandError
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
 _LISTENING = re.compile(r"listening on (\S+)")
+_CONSOLE = re.compile(r"console: (\S+)")
 
 
 class BrokerProcess:
     """`runnel serve` in a child process; use as `with`."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, http: str = "off") -> None:
+        """`http` is the address of a console, or off."""
+        self.http = http
         self._data_dir = data_dir
         self._log = data_dir.parent / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,7 +42,7 @@ class BrokerProcess:
         began_s = time.perf_counter()
         command = [sys.executable, "-m", "runnel.server.cli", "serve"]
         command += ["--data-dir", str(self._data_dir), "--listen", self.address]
-        command += ["--set", "group.initial.rebalance.delay.ms=0"]
+        command += ["--set", "group.initial.rebalance.delay.ms=0", "--http", self.http]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNNEL_")}
         with self._log.open("wb") as log:
             # A separate session: Ctrl-C reaches the demo only, which then stops the broker.
@@ -56,6 +59,16 @@ class BrokerProcess:
                     f"the broker did not start: {self._log.read_text(errors='replace').strip()}"
                 )
             time.sleep(0.002)
+
+    def console(self) -> str:
+        """Wait for the console; returns its address."""
+        assert self._process is not None
+        deadline_s = time.perf_counter() + START_TIMEOUT_S
+        while not (found := _CONSOLE.search(self._log.read_text(errors="replace"))):
+            if self._process.poll() is not None or time.perf_counter() > deadline_s:
+                raise CommandError("the console did not start")
+            time.sleep(0.02)
+        return found[1]
 
     def stop(self) -> int:
         """Shut down with SIGTERM; returns the exit status."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import socket
 import tempfile
 import time
 from collections import Counter
@@ -28,6 +30,7 @@ GROUP = "billing"
 PARTITIONS = 4
 HOUR_MS = 60 * 60 * 1000
 BENCH_RECORDS = 500_000
+CONSOLE_HOST, CONSOLE_PORT = "127.0.0.1", 8080
 
 
 @dataclass(slots=True)
@@ -43,8 +46,8 @@ class Tour:
         return [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 
 
-async def run_tour(report: Report, order_count: int) -> None:
-    """Run all steps against a broker in a temporary directory."""
+async def run_tour(report: Report, order_count: int, *, keep: bool = False) -> None:
+    """Run all steps against a broker in a temporary directory; `keep` leaves it and its console running."""
     with tempfile.TemporaryDirectory(prefix="runnel-demo-") as directory:
         now_ms = time.time_ns() // 1_000_000
         with BrokerProcess(Path(directory) / "data") as broker:
@@ -56,6 +59,8 @@ async def run_tour(report: Report, order_count: int) -> None:
                 await replay(tour, cluster)
                 await benchmark(tour, cluster)
             await crash(tour)
+            if keep:
+                await leave_running(tour)
             stop(tour)
 
 
@@ -235,6 +240,32 @@ async def crash(tour: Tour) -> None:
     tour.report.done(
         f"recovered after {seconds * 1000:.0f} ms with all {kept:,} orders and the group's committed offsets"
     )
+
+
+async def leave_running(tour: Tour) -> None:
+    """Restart with a console, and wait for Ctrl-C."""
+    tour.report.step("Look around in the console")
+    tour.broker.stop()
+    tour.broker.http = _console_address()
+    with tour.report.working("starting the console"):
+        tour.broker.start()
+        address = tour.broker.console()
+    tour.report.done(f"[bold]{address}[/bold] shows the topic {TOPIC} and the group {GROUP}")
+    tour.report.say(f"broker: {tour.broker.address}; press Ctrl-C to end the demo")
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    await stopped.wait()
+
+
+def _console_address() -> str:
+    """The usual address; a free port if that is taken."""
+    try:
+        with socket.create_server((CONSOLE_HOST, CONSOLE_PORT)):
+            return f"{CONSOLE_HOST}:{CONSOLE_PORT}"
+    except OSError:
+        return f"{CONSOLE_HOST}:0"
 
 
 def stop(tour: Tour) -> None:

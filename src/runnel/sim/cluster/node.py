@@ -155,6 +155,9 @@ class NodeClock:
     def monotonic_ms(self) -> int:
         return self._boot_ms + int(self._scheduler.now * 1000)
 
+    def seconds(self) -> float:
+        return self._boot_ms / 1000 + self._scheduler.now
+
 
 class Process:
     """One run of the broker on a node."""

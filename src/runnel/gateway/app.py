@@ -1,0 +1,61 @@
+"""The gateway as an ASGI application: the routes of all its parts behind one guard."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, RedirectResponse
+from starlette.routing import Mount, Route
+
+from runnel.gateway.console.routes import console_routes
+from runnel.gateway.guard import Guard
+from runnel.gateway.options import GatewayOptions
+from runnel.gateway.sessions import Sessions
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+CONSOLE = "/console"
+
+
+class Gateway:
+    """The application, its sessions, and the event that ends its streams."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self.options = options
+        self.sessions = Sessions(options)
+        self.is_stopping = asyncio.Event()
+        self.searches = 0
+        """Searches through topics that run."""
+        routes = [
+            Route("/", _root),
+            Route("/livez", _alive),
+            Mount(CONSOLE, routes=console_routes(read_only=options.read_only)),
+        ]
+        app = Starlette(routes=routes)
+        app.state.gateway = self
+        self._app = Guard(app, options.allowed_hosts)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        await self._app(scope, receive, send)
+
+    def stop_streams(self) -> None:
+        """End all streams; they would keep a stopping server waiting."""
+        self.is_stopping.set()
+
+    async def close(self) -> None:
+        """Close all connections to brokers."""
+        self.stop_streams()
+        await self.sessions.close()
+
+
+async def _root(request: "Request") -> "Response":
+    if "text/html" in request.headers.get("accept", ""):
+        return RedirectResponse(f"{CONSOLE}/")
+    return JSONResponse({})
+
+
+async def _alive(request: "Request") -> "Response":
+    return JSONResponse({"status": "ok"})

@@ -1,0 +1,300 @@
+"""Reads parts of a topic: the newest messages, those from a position on, or all of them backwards."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from runnel.client.chunk import Chunk, Message, end_of
+from runnel.client.cluster import Cluster
+from runnel.client.errors import ClientError, check
+from runnel.client.offsets import READ_UNCOMMITTED
+from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from runnel.model.ids import TopicPartition
+
+PARTITION_BYTES = 512 * 1024
+REQUEST_BYTES = 4 * 1024 * 1024
+READ_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes that are fetched before it is looked at what they are."""
+
+PAGE_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes that are fetched to show one page."""
+
+ROUNDS_MAX = 40
+TURN = 500
+"""Messages that are decoded before others get a turn."""
+
+SCAN_OFFSETS = 2000
+SCAN_PARTITIONS = 16
+"""A search reads this many offsets of this many partitions at a time."""
+
+Positions = dict[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class Source:
+    """Fetches ranges of offsets; counts what it fetched."""
+
+    cluster: Cluster
+    isolation: int = READ_UNCOMMITTED
+    bytes_read: int = 0
+    unread: set[TopicPartition] = field(default_factory=set)
+    """The partitions whose ranges the last read did not complete, as there were too many bytes."""
+
+    async def read(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, list[Message]]:
+        """The messages of ranges (first, after), in order; those of `unread` have more."""
+        found: dict[TopicPartition, list[Message]] = {partition: [] for partition in ranges}
+        positions = {partition: first for partition, (first, after) in ranges.items() if first < after}
+        bytes_max = self.bytes_read + READ_BYTES_MAX
+        while positions and self.bytes_read < bytes_max:
+            for chunk in await self._fetch(positions):
+                after = ranges[chunk.partition][1]
+                await _collect(chunk, after, found[chunk.partition])
+                positions[chunk.partition] = chunk.next_offset
+                if chunk.next_offset >= after or chunk.next_offset == chunk.from_offset:
+                    del positions[chunk.partition]
+        self.unread = set(positions)
+        return found
+
+    async def _fetch(self, positions: Positions) -> list[Chunk]:
+        """One request to each leader."""
+
+        async def attempt() -> list[Chunk]:
+            groups = await self.cluster.by_leader(positions)
+            chunks = await asyncio.gather(
+                *(
+                    self._fetch_from(leader, {each: positions[each] for each in own})
+                    for leader, own in groups.items()
+                )
+            )
+            return [chunk for some in chunks for chunk in some]
+
+        def recover() -> None:
+            for partition in positions:
+                self.cluster.invalidate_topic(partition.topic)
+
+        chunks = await self.cluster.retry(attempt, recover)
+        self.bytes_read += sum(len(chunk.records) for chunk in chunks)
+        return chunks
+
+    async def _fetch_from(self, leader: int, positions: Positions) -> list[Chunk]:
+        topics: dict[str, FetchTopic] = {}
+        for partition, offset in positions.items():
+            topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=REQUEST_BYTES,
+            isolation_level=self.isolation,
+            topics=list(topics.values()),
+        )
+        response = await self.cluster.send_to_node(leader, request, FetchResponse)
+        check(response.error_code, f"fetching from broker {leader}")
+        chunks = []
+        for answered in response.responses:
+            for view in answered.partitions:
+                partition = TopicPartition(answered.topic, view.partition_index)
+                chunks.append(self._chunk(partition, positions[partition], view))
+        return _with_progress(chunks)
+
+    def _chunk(self, partition: TopicPartition, offset: int, view: PartitionData) -> Chunk:
+        check(view.error_code, f"reading {partition} from offset {offset}")
+        records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
+        aborted = [(each.producer_id, each.first_offset) for each in view.aborted_transactions or ()]
+        return Chunk(
+            partition,
+            records,
+            offset,
+            end_of(partition, records, offset),
+            view.high_watermark,
+            aborted if self.isolation else (),
+        )
+
+
+def _with_progress(chunks: list[Chunk]) -> list[Chunk]:
+    """Chunks without records tell the end only if no other filled the response: else they are asked again."""
+    moved = [chunk for chunk in chunks if chunk.next_offset > chunk.from_offset]
+    is_full = sum(len(chunk.records) for chunk in moved) >= REQUEST_BYTES // 2
+    return moved if is_full else chunks
+
+
+async def _collect(chunk: Chunk, after: int, messages: list[Message]) -> None:
+    for count, message in enumerate(chunk.messages(), 1):
+        if message.offset >= after:
+            return
+        messages.append(message)
+        if count % TURN == 0:
+            await asyncio.sleep(0)
+
+
+@dataclass(slots=True)
+class Slice:
+    """Messages of a page, and where the next page begins."""
+
+    messages: list[Message]
+    cursor: Positions = field(default_factory=dict)
+    has_more: bool = False
+
+
+async def newest(source: Source, low: Positions, high: Positions, limit: int) -> Slice:
+    """The newest messages below `high`, over all partitions by timestamp; the cursor is the next `high`."""
+    floor = dict(high)
+    width = dict.fromkeys(high, max(16, 2 * limit // max(len(high), 1)))
+    buffers: dict[TopicPartition, list[Message]] = {partition: [] for partition in high}
+    picked: list[Message] = []
+    cursor = dict(high)
+    for _ in range(ROUNDS_MAX):
+        while len(picked) < limit and all(buffers[each] or floor[each] <= low[each] for each in high):
+            filled = [partition for partition in high if buffers[partition]]
+            if not filled:
+                break
+            latest = max(filled, key=lambda each: (buffers[each][-1].timestamp_ms, each))
+            picked.append(buffers[latest].pop())
+            cursor[latest] = picked[-1].offset
+        need = {
+            each: (max(low[each], floor[each] - width[each]), floor[each])
+            for each in high
+            if not buffers[each] and floor[each] > low[each]
+        }
+        if len(picked) >= limit or not need or source.bytes_read > PAGE_BYTES_MAX:
+            break
+        found = await source.read(need)
+        for partition, (first, _after) in need.items():
+            if partition in source.unread:
+                # Its newest messages are missing: less at a time.
+                width[partition] = max(1, width[partition] // 8)
+                continue
+            buffers[partition] = found[partition]
+            floor[partition] = first
+            width[partition] *= 4
+            if not found[partition]:
+                cursor[partition] = first
+    has_more = any(cursor[each] > low[each] for each in high)
+    return Slice(picked, cursor, has_more)
+
+
+async def onwards(source: Source, first: Positions, ends: Positions, limit: int) -> Slice:
+    """The messages from positions on, over all partitions by timestamp; the cursor is the next `first`."""
+    position = dict(first)
+    width = max(16, 2 * limit // max(len(first), 1))
+    buffers: dict[TopicPartition, list[Message]] = {partition: [] for partition in first}
+    picked: list[Message] = []
+    cursor = dict(first)
+    for _ in range(ROUNDS_MAX):
+        while len(picked) < limit and all(buffers[each] or position[each] >= ends[each] for each in first):
+            filled = [partition for partition in first if buffers[partition]]
+            if not filled:
+                break
+            earliest = min(filled, key=lambda each: (buffers[each][0].timestamp_ms, each))
+            picked.append(buffers[earliest].pop(0))
+            cursor[earliest] = picked[-1].offset + 1
+        need = {
+            each: (position[each], min(ends[each], position[each] + width))
+            for each in first
+            if not buffers[each] and position[each] < ends[each]
+        }
+        if len(picked) >= limit or not need or source.bytes_read > PAGE_BYTES_MAX:
+            break
+        width *= 2
+        found = await source.read(need)
+        for partition, (_first, after) in need.items():
+            buffers[partition] = found[partition]
+            if partition not in source.unread:
+                position[partition] = after
+            elif found[partition]:
+                position[partition] = found[partition][-1].offset + 1
+            if not found[partition]:
+                cursor[partition] = position[partition]
+    has_more = any(cursor[each] < ends[each] for each in first)
+    return Slice(picked, cursor, has_more)
+
+
+@dataclass(slots=True)
+class Scanned:
+    """A step of a search: what matched, newest first, and how far it is."""
+
+    matches: list[Message]
+    offsets_done: int
+    offsets_total: int
+    cursor: Positions
+
+
+async def scan(
+    source: Source, low: Positions, high: Positions, matches: Callable[[Message], bool]
+) -> AsyncIterator[Scanned]:
+    """Search backwards through whole partitions, in steps."""
+    total = sum(max(high[each] - low[each], 0) for each in high)
+    cursor = dict(high)
+    while any(cursor[each] > low[each] for each in high):
+        behind = sorted(
+            (each for each in high if cursor[each] > low[each]), key=lambda each: low[each] - cursor[each]
+        )
+        ranges = {
+            each: (max(low[each], cursor[each] - SCAN_OFFSETS), cursor[each])
+            for each in behind[:SCAN_PARTITIONS]
+        }
+        found = await source.read(ranges)
+        if source.unread:
+            # Large messages: what is missing is read in parts.
+            found.update(await _read_in_parts(source, {each: ranges[each] for each in source.unread}))
+        matched: list[Message] = []
+        for messages in found.values():
+            matched += await _matching(messages, matches)
+        matched.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
+        cursor.update({each: first for each, (first, _) in ranges.items()})
+        done = total - sum(max(cursor[each] - low[each], 0) for each in high)
+        yield Scanned(matched, done, total, dict(cursor))
+
+
+async def _read_in_parts(
+    source: Source, ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, list[Message]]:
+    found: dict[TopicPartition, list[Message]] = {}
+    for partition, (first, after) in ranges.items():
+        messages: list[Message] = []
+        step = max(1, (after - first) // SCAN_PARTITIONS)
+        for start in range(first, after, step):
+            part = {partition: (start, min(after, start + step))}
+            messages += (await source.read(part))[partition]
+        found[partition] = messages
+    return found
+
+
+async def _matching(messages: list[Message], matches: Callable[[Message], bool]) -> list[Message]:
+    matched = []
+    for count, message in enumerate(messages, 1):
+        if matches(message):
+            matched.append(message)
+        if count % TURN == 0:
+            await asyncio.sleep(0)
+    return matched
+
+
+def cursor_text(positions: Positions) -> str:
+    """Positions of the partitions of one topic, for an address."""
+    return ",".join(f"{partition.partition}:{offset}" for partition, offset in sorted(positions.items()))
+
+
+def read_cursor(text: str, topic: str) -> Positions:
+    """Positions from an address; those that are malformed are left out."""
+    found: Positions = {}
+    for part in text.split(","):
+        number, _, offset = part.partition(":")
+        if number.isdecimal() and offset.isdecimal() and len(offset) < 20 and len(number) < 10:
+            found[TopicPartition(topic, int(number))] = int(offset)
+    return found
+
+
+async def read_one(source: Source, partition: TopicPartition, offset: int) -> Message | None:
+    """The message at an offset; None if there is none."""
+    try:
+        found = await source.read({partition: (offset, offset + 1)})
+    except ClientError:
+        return None
+    return next((message for message in found[partition] if message.offset == offset), None)

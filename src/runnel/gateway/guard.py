@@ -1,0 +1,104 @@
+"""What a browser may ask of a gateway: requests of foreign pages and for unknown hosts are refused.
+
+Any web page can send requests to a port of this machine. `Host` is checked against DNS rebinding (a foreign
+name that resolves to this machine), `Origin` against requests that a foreign page makes with the rights of
+the person in front of it. IP addresses cannot be rebound, so they are accepted as hosts.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+WRONG_HOST = "this host name is not known here: start the gateway with --allowed-host NAME"
+WRONG_ORIGIN = "changes are accepted from pages of this gateway only"
+
+
+class Guard:
+    """Middleware that checks each request, and adds the headers that protect a page."""
+
+    def __init__(self, app: "ASGIApp", allowed_hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        names = ("localhost", socket.gethostname(), *allowed_hosts)
+        self._hosts = frozenset(name.lower() for name in names)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"unexpected scope {scope['type']}")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = refusal_of(scope["method"], scope.get("scheme", "http"), headers, self._hosts)
+        if refusal is not None:
+            await _refuse(send, *refusal)
+            return
+
+        async def send_protected(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                present = {name for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *((name, value) for name, value in HEADERS if name not in present),
+                ]
+            await send(message)
+
+        await self._app(scope, receive, send_protected)
+
+
+def refusal_of(
+    method: str, scheme: str, headers: Mapping[str, str], hosts: frozenset[str]
+) -> tuple[int, str] | None:
+    """The status and the reason with which a request is refused; None if it is not."""
+    host = headers.get("host", "")
+    if not is_known_host(host, hosts):
+        return 421, WRONG_HOST
+    if method in SAFE_METHODS:
+        return None
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"{scheme}://{host.lower()}":
+        return 403, WRONG_ORIGIN
+    if origin is None and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return 403, WRONG_ORIGIN
+    return None
+
+
+def is_known_host(host: str, names: frozenset[str]) -> bool:
+    """Is the value of a Host header an IP address or one of these names, with any port?"""
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def _refuse(send: "Send", status: int, reason: str) -> None:
+    body = f"{reason}\n".encode()
+    headers: list[tuple[bytes, bytes]] = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *HEADERS,
+    ]
+    start: dict[str, Any] = {"type": "http.response.start", "status": status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

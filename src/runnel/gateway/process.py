@@ -1,0 +1,177 @@
+"""The gateway's process: a web server on its own event loop, which ends with its parent."""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import FrameType
+
+import uvicorn
+
+from runnel.client.errors import ClientError
+from runnel.client.loop_thread import fastest_loop
+from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
+from runnel.gateway.alerts.evaluator import run as evaluate_alerts
+from runnel.gateway.app import Gateway
+from runnel.gateway.options import FAILED, GatewayOptions
+
+READY_PREFIX = "console on "
+"""Printed with the address once requests are accepted."""
+
+PARENT_FD = "RUNNEL_SUPERVISOR_FD"
+"""The environment variable with a descriptor that is closed when the parent process ends."""
+
+log = logging.getLogger("runnel.gateway")
+
+STOP_SECONDS = 3
+KEEP_ALIVE_SECONDS = 30
+BACKLOG = 512
+
+
+def run(
+    options: GatewayOptions,
+    *,
+    address: tuple[str, int] | None = None,
+    descriptor: int | None = None,
+    log_level: str = "warning",
+) -> int:
+    """Serve on an address, or on a socket that the parent process has opened; returns the exit status."""
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _raise_descriptor_limit()
+    try:
+        listening = socket.socket(fileno=descriptor) if address is None else open_socket(*address)
+    except OSError as error:
+        where = "the given socket" if address is None else f"{address[0]}:{address[1]}"
+        print(f"error: cannot listen on {where}: {error.strerror or error}", file=sys.stderr)
+        return FAILED
+    with asyncio.Runner(loop_factory=fastest_loop) as runner:
+        runner.run(_serve(options, listening))
+    return 0
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A listening socket."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def url_of(listening: socket.socket) -> str:
+    """The address of the console for a browser on this machine."""
+    host, port = listening.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+
+
+class WebServer(uvicorn.Server):
+    """uvicorn, which tells when it is ready and ends streams before it waits for requests."""
+
+    def __init__(self, gateway: Gateway, listening: socket.socket) -> None:
+        super().__init__(
+            uvicorn.Config(
+                gateway,
+                http="httptools",
+                ws="none",
+                loop="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=STOP_SECONDS,
+            )
+        )
+        self._gateway = gateway
+        self._listening = listening
+        self._loop = asyncio.get_running_loop()
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:  # type: ignore[override]  # ours has an event loop already
+        """Serve until `stop`, SIGTERM or Ctrl-C."""
+        try:
+            await self.serve(sockets=[self._listening])
+        finally:
+            await self._gateway.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Announces the address once requests are accepted."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    def stop(self) -> None:
+        """Stop; requests in flight are completed, streams end."""
+        self._gateway.stop_streams()
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by a signal."""
+        self._loop.call_soon_threadsafe(self._gateway.stop_streams)
+        super().handle_exit(sig, frame)
+
+
+async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
+    server = WebServer(Gateway(options), listening)
+    if PARENT_FD in os.environ:
+        # Readable means closed: nothing is ever written to it.
+        asyncio.get_running_loop().add_reader(int(os.environ[PARENT_FD]), _stop, server)
+    announcing = asyncio.create_task(_announce(server, listening))
+    try:
+        async with _evaluated(options):
+            await server.run()
+    finally:
+        announcing.cancel()
+
+
+@asynccontextmanager
+async def _evaluated(options: GatewayOptions) -> AsyncIterator[None]:
+    """Evaluate alerts meanwhile, unless that is off."""
+    if options.alerts is None:
+        yield
+        return
+    settings, receivers = options.alerts
+    evaluator = Evaluator(EvaluatorOptions(options.bootstrap, options.properties, settings, receivers))
+    evaluating = asyncio.create_task(_evaluate(evaluator))
+    try:
+        yield
+    finally:
+        evaluator.stop()
+        await evaluating
+
+
+async def _evaluate(evaluator: Evaluator) -> None:
+    try:
+        await evaluate_alerts(evaluator)
+    except ClientError as error:
+        log.warning("alerts are not evaluated: %s", error)
+    except Exception:
+        # The console is served without them.
+        log.exception("alerts are not evaluated")
+
+
+async def _announce(server: WebServer, listening: socket.socket) -> None:
+    await server.ready.wait()
+    print(f"{READY_PREFIX}{url_of(listening)}", flush=True)
+
+
+def _stop(server: WebServer) -> None:
+    asyncio.get_running_loop().remove_reader(int(os.environ[PARENT_FD]))
+    server.stop()
+
+
+def _raise_descriptor_limit() -> None:
+    """Every stream is a descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,160 @@
+"""Who uses the gateway: one client of the cluster for each person who logged in, one for all if none has to.
+
+Credentials are kept in the memory of this process only, for as long as the session lasts; the browser has a
+random token in a cookie. A session without requests is closed.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+
+from runnel.client.cluster import Cluster
+from runnel.client.errors import AuthenticationFailed, ClientError
+from runnel.gateway.cluster_data import ClusterData
+from runnel.gateway.options import GatewayOptions
+
+REQUEST_TIMEOUT_S = 15.0
+API_TIMEOUT_S = 4.0
+"""How long a page waits for a cluster that does not answer; it asks again by itself."""
+
+IDLE_S = 1800.0
+REAP_INTERVAL_S = 30.0
+SESSIONS_MAX = 200
+LOGINS_AT_ONCE = 4
+TOKEN_BYTES = 32
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
+_CREDENTIALS = (
+    "sasl.jaas.config",
+    "sasl.username",
+    "sasl.oauthbearer.token",
+    "sasl.oauthbearer.token.command",
+    "sasl.oauthbearer.token.endpoint.url",
+)
+
+
+class LoginFailed(Exception):
+    """The broker did not accept the credentials; the message is shown to the person."""
+
+
+class Session:
+    """A person's client of the cluster."""
+
+    def __init__(self, options: GatewayOptions, properties: Mapping[str, str], name: str) -> None:
+        self.name = name
+        """Who acts, for the page and the log; empty without a login."""
+        self.cluster = Cluster(
+            options.bootstrap,
+            client_id="runnel-gateway",
+            timeout_s=REQUEST_TIMEOUT_S,
+            api_timeout_s=API_TIMEOUT_S,
+            properties=properties,
+        )
+        self.data = ClusterData(self.cluster)
+        self.used_s = asyncio.get_running_loop().time()
+        self.streams = 0
+        """Streams that are open; a session with one is not idle."""
+
+    def touch(self) -> None:
+        """The session is in use."""
+        self.used_s = asyncio.get_running_loop().time()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self.data.close()
+        await self.cluster.close()
+
+
+class Sessions:
+    """All sessions of a gateway."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self.needs_login = needs_login(options.properties)
+        self._open: Session | None = None
+        self._by_token: dict[str, Session] = {}
+        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
+        self._reaper: asyncio.Task[None] | None = None
+
+    def of(self, token: str | None) -> Session | None:
+        """The session of a request; None if its person has to log in."""
+        if not self.needs_login:
+            if self._open is None:
+                self._open = Session(self._options, self._options.properties, "")
+            self._open.touch()
+            return self._open
+        session = None if token is None else self._by_token.get(token)
+        if session is not None:
+            session.touch()
+        return session
+
+    async def login(self, mechanism: str, username: str, password: str) -> str:
+        """Connect with these credentials; returns the token of a new session. Raises LoginFailed."""
+        if mechanism not in MECHANISMS:
+            raise LoginFailed("this mechanism is not supported")
+        if not password or (not username and mechanism != "OAUTHBEARER"):
+            raise LoginFailed("enter your name and your password")
+        own = _credentials(mechanism, username, password)
+        properties = {**self._options.properties, **own}
+        async with self._logins:
+            session = Session(self._options, properties, username or "token")
+            try:
+                await session.cluster.any_connection()
+            except AuthenticationFailed:
+                await session.close()
+                raise LoginFailed("the broker did not accept these credentials") from None
+            except ClientError as error:
+                await session.close()
+                raise LoginFailed(str(error)) from None
+        await self._make_room()
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._by_token[token] = session
+        if self._reaper is None:
+            self._reaper = asyncio.create_task(self._reap())
+        return token
+
+    async def logout(self, token: str | None) -> None:
+        """End a session."""
+        session = self._by_token.pop(token or "", None)
+        if session is not None:
+            await session.close()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+        sessions = [*self._by_token.values(), *([self._open] if self._open is not None else [])]
+        self._by_token.clear()
+        self._open = None
+        await asyncio.gather(*(session.close() for session in sessions))
+
+    async def _make_room(self) -> None:
+        while len(self._by_token) >= SESSIONS_MAX:
+            await self.logout(min(self._by_token, key=lambda token: self._by_token[token].used_s))
+
+    async def _reap(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(REAP_INTERVAL_S)
+            idle = [
+                token
+                for token, session in self._by_token.items()
+                if not session.streams and loop.time() - session.used_s > IDLE_S
+            ]
+            for token in idle:
+                await self.logout(token)
+
+
+def needs_login(properties: Mapping[str, str]) -> bool:
+    """Does the listener ask for credentials that the properties do not have?"""
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    return protocol.startswith("SASL_") and not any(name in properties for name in _CREDENTIALS)
+
+
+def _credentials(mechanism: str, username: str, password: str) -> dict[str, str]:
+    # References are resolved in values, so that ${file:…} in a password would read a file of this machine.
+    if "${" in username or "${" in password:
+        raise LoginFailed("names and passwords with ${ are not supported here")
+    if mechanism == "OAUTHBEARER":
+        return {"sasl.mechanism": mechanism, "sasl.oauthbearer.token": password}
+    return {"sasl.mechanism": mechanism, "sasl.username": username, "sasl.password": password}

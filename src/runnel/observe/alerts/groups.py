@@ -1,0 +1,137 @@
+"""Groups of alerts, and when a receiver is to be notified of one.
+
+A group waits for `group_wait` after its first alert, so that alerts of one cause arrive together. From then
+on it is looked at every `group_interval`: its receivers are notified if alerts fire or were resolved that
+they do not know of, and every `repeat_interval` while any fires. What a receiver knows is what was delivered
+to it; a notification that fails is tried again, with the group's state of that time.
+"""
+
+import json
+from collections.abc import Sequence, Set
+from dataclasses import asdict, dataclass, field, fields
+
+from runnel.observe.alerts.alert import FIRING, Alert
+from runnel.observe.alerts.settings import AlertSettings
+
+PREFIX = "group/"
+RETRY_MIN_MS, RETRY_MAX_MS = 5_000, 300_000
+ERROR_CHARACTERS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What one receiver is to be told about a group."""
+
+    receiver: str
+    group_key: str
+    group_labels: dict[str, str]
+    firing: tuple[Alert, ...]
+    resolved: tuple[Alert, ...]
+
+    @property
+    def is_firing(self) -> bool:
+        """False: all is resolved."""
+        return bool(self.firing)
+
+
+@dataclass(slots=True)
+class Told:
+    """What a receiver knows about a group."""
+
+    at_ms: int | None = None
+    """The last delivery."""
+    firing: list[str] = field(default_factory=list)
+    """Fingerprints of the alerts that it was told to be firing, and not yet to be resolved."""
+    owed: list[str] = field(default_factory=list)
+    """Alerts that it is to be told about: even if they are resolved before that succeeds."""
+    attempts: int = 0
+    retry_ms: int | None = None
+    """When a notification is to be delivered; None if none is due."""
+    error: str | None = None
+
+    def settle(self) -> None:
+        """Nothing is due."""
+        self.owed, self.attempts, self.retry_ms, self.error = [], 0, None, None
+
+
+@dataclass(slots=True)
+class Group:
+    """Alerts with the same values of the labels by which they are grouped."""
+
+    labels: dict[str, str]
+    flush_ms: int
+    told: dict[str, Told] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """As Alertmanager's: the route, and the labels."""
+        return group_key(self.labels)
+
+    def flush(self, alerts: Sequence[Alert], receiver: str, now_ms: int, settings: AlertSettings) -> None:
+        """Decide whether the receiver is to be notified of these alerts, which are not silenced."""
+        told = self.told.get(receiver) or Told()
+        firing = {alert.fingerprint for alert in alerts if alert.state == FIRING}
+        resolved = {alert.fingerprint for alert in alerts if alert.has_ended}
+        news = (firing - set(told.firing)) | (resolved & set(told.firing))
+        is_repeated = (
+            bool(firing) and told.at_ms is not None and now_ms - told.at_ms >= settings.repeat_interval_ms
+        )
+        if news or is_repeated:
+            told.owed = sorted({*told.owed, *news})
+            told.retry_ms = now_ms if told.retry_ms is None else told.retry_ms
+            self.told[receiver] = told
+
+    def notification(self, receiver: str, alerts: Sequence[Alert]) -> Notification:
+        """What the receiver is to be told now."""
+        told = self.told[receiver]
+        known = {*told.firing, *told.owed}
+        return Notification(
+            receiver,
+            self.key,
+            dict(self.labels),
+            tuple(alert for alert in alerts if alert.state == FIRING),
+            tuple(alert for alert in alerts if alert.has_ended and alert.fingerprint in known),
+        )
+
+    def delivered(self, notification: Notification, now_ms: int) -> None:
+        """The receiver has accepted a notification."""
+        told = self.told.setdefault(notification.receiver, Told())
+        firing = {alert.fingerprint for alert in notification.firing}
+        resolved = {alert.fingerprint for alert in notification.resolved}
+        told.firing = sorted((set(told.firing) | firing) - resolved)
+        told.at_ms = now_ms
+        told.settle()
+
+    def failed(self, notification: Notification, error: str, now_ms: int) -> None:
+        """A notification could not be delivered."""
+        told = self.told.setdefault(notification.receiver, Told())
+        told.attempts += 1
+        told.retry_ms = now_ms + min(RETRY_MIN_MS * 2 ** min(told.attempts - 1, 16), RETRY_MAX_MS)
+        told.error = error[:ERROR_CHARACTERS_MAX]
+
+    def forget(self, fingerprints: Set[str], receivers: Set[str]) -> None:
+        """Forget alerts and receivers other than these."""
+        self.told = {receiver: told for receiver, told in self.told.items() if receiver in receivers}
+        for told in self.told.values():
+            told.firing = [each for each in told.firing if each in fingerprints]
+            told.owed = [each for each in told.owed if each in fingerprints]
+
+    def to_record(self) -> tuple[str, str]:
+        """Its key and value."""
+        return PREFIX + self.key, json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_record(cls, text: str) -> "Group":
+        """Parse a value; ValueError, KeyError or TypeError if it is not a group."""
+        value = json.loads(text)
+        told = {
+            name: Told(**{part.name: each[part.name] for part in fields(Told) if part.name in each})
+            for name, each in value["told"].items()
+        }
+        return cls(dict(value["labels"]), int(value["flush_ms"]), told)
+
+
+def group_key(labels: dict[str, str]) -> str:
+    """`{}:{alertname="DiskSpaceLow"}`"""
+    inner = ", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(labels.items()))
+    return f"{{}}:{{{inner}}}"

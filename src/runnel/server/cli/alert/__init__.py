@@ -1,0 +1,1 @@
+"""`runnel alert …`: alerts of a cluster, silences, rules, and the evaluator."""

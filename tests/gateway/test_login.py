@@ -1,0 +1,102 @@
+"""People log in as users of the broker, and see what these may see."""
+
+import pytest
+
+from runnel.gateway.options import GatewayOptions
+from runnel.gateway.sessions import needs_login
+from runnel.testing import Broker
+from tests.gateway.gateways import Visitor, serving
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PASSWORDS = {"admin": "admin-of-a-test", "anna": "anna-of-a-test"}
+
+
+@pytest.fixture(scope="module")
+def secured():
+    users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
+    own = f'username="admin" password="{PASSWORDS["admin"]}"'
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with Broker(settings, security_protocol="SASL_PLAINTEXT") as broker:
+        with broker.client(properties=properties("admin")) as client:
+            client.create_topic("secret", partitions=1)
+        yield broker
+
+
+def properties(user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": PASSWORDS[user],
+    }
+
+
+@pytest.fixture
+def door(secured: Broker):
+    options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+    with serving(options) as visitor:
+        yield visitor
+
+
+def log_in(visitor: Visitor, user: str, password: str, to: str = "/console/topics"):
+    form = {"username": user, "password": password, "mechanism": "PLAIN"}
+    return visitor.request("POST", f"/console/login?to={to}", form)
+
+
+def test_without_a_login_nothing_is_shown(door: Visitor) -> None:
+    page = door.get("/console/topics?q=sec")
+    assert page.status == 303
+    assert page.headers["location"] == "/console/login?to=/console/topics%3Fq%3Dsec"
+    assert door.content("/console/topics").status == 401
+    assert door.get("/console/throughput.json").status == 303
+    assert door.post("/console/new-topic", name="x").status == 401
+    assert "Log in" in door.get("/console/login").text
+
+
+def test_a_login_is_that_of_the_broker(door: Visitor) -> None:
+    assert log_in(door, "anna", "wrong").status == 401
+    assert log_in(door, "", "").status == 401
+    assert log_in(door, "anna", "${env:HOME}").status == 401
+    assert door.cookies == {}
+    entered = log_in(door, "admin", PASSWORDS["admin"])
+    assert (entered.status, entered.headers["location"]) == (303, "/console/topics")
+    cookie = entered.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert PASSWORDS["admin"] not in entered.headers["set-cookie"]
+    assert 't-secret"' in door.content("/console/topics").text
+    assert "admin at" in door.get("/console/topics").text
+
+
+def test_people_see_what_they_may(door: Visitor) -> None:
+    other = Visitor(door.host, door.port)
+    assert log_in(door, "admin", PASSWORDS["admin"]).status == 303
+    assert log_in(other, "anna", PASSWORDS["anna"]).status == 303
+    assert 't-secret"' in door.content("/console/topics").text
+    assert 't-secret"' not in other.content("/console/topics").text
+    assert other.content("/console/topics/secret").status in (403, 404)
+    assert other.content("/console/topics/secret/settings").status == 403
+    assert other.get("/console/topics/secret/message?partition=0&offset=0").status in (403, 404)
+    refused = other.post("/console/new-topic", name="hers", partitions="1")
+    assert refused.status == 403 and "authorization" in refused.text.lower()
+
+
+def test_a_logout_ends_the_session(door: Visitor) -> None:
+    log_in(door, "admin", PASSWORDS["admin"])
+    before = dict(door.cookies)
+    assert door.request("POST", "/console/logout", {}).status == 303
+    door.cookies = before
+    assert door.get("/console/topics").status == 303
+
+
+def test_credentials_of_the_gateway_need_no_login() -> None:
+    assert needs_login({"security.protocol": "SASL_SSL"})
+    assert not needs_login({"security.protocol": "SASL_SSL", "sasl.username": "a", "sasl.password": "b"})
+    assert not needs_login({"security.protocol": "SSL"})
+    assert not needs_login({})

@@ -1,0 +1,116 @@
+"""What a filter finds."""
+
+import json
+
+import pytest
+
+from runnel.client.chunk import Message
+from runnel.gateway.console.message_filter import BadFilter, json_steps, json_values, read_filter
+
+DOCUMENT = {
+    "total": 120.5,
+    "country": "DE",
+    "ok": True,
+    "none": None,
+    "items": [{"sku": "A1"}, {"sku": "B2"}],
+}
+MESSAGE = Message(
+    "orders",
+    3,
+    17,
+    0,
+    b"Anna",
+    json.dumps({**DOCUMENT, "a key": "with space", "note": "Grün"}, ensure_ascii=False).encode(),
+    [("trace", b"42"), ("empty", None)],
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "anna",
+        "COUNTRY",
+        '"with space"',
+        "grün",
+        "trace",
+        "/A[0-9]/",
+        "key=Anna",
+        "key~^An",
+        "key!=Bert",
+        "-key=Bert",
+        "header.trace",
+        "header.trace=42",
+        "header.trace>41",
+        "partition=3",
+        "$.total>100",
+        "$.total >= 120.5",
+        "$.total=120.5",
+        "$.country=DE",
+        "$.country!=FR",
+        "$.country~^D",
+        "$.ok=true",
+        "$.none=null",
+        "$.items[0].sku=A1",
+        "$.items[*].sku=B2",
+        "$['a key']=\"with space\"",
+        "$.note=Grün",
+        "$.total>100 key=Anna partition=3",
+        "-nothing",
+    ],
+)
+def test_matches(text: str) -> None:
+    assert read_filter(text).matches(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bert",
+        "-anna",
+        "/A[2-9]/",
+        "key=anna",
+        "header.trace=41",
+        "header.other",
+        "header.empty=x",
+        "partition=1",
+        "$.total>200",
+        "$.country=FR",
+        "$.missing",
+        "$.missing=1",
+        "$.items[2].sku",
+        "$.ok=false",
+        "$.country>1",
+        "anna bert",
+    ],
+)
+def test_does_not_match(text: str) -> None:
+    assert not read_filter(text).matches(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "text", ["/(/", "$.a[", "$.total>much", "partition=x", "key~(", " ".join("abcdefghijklmnopqr")]
+)
+def test_is_refused(text: str) -> None:
+    with pytest.raises(BadFilter):
+        read_filter(text)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\xff\xfe", b"[" * 100_000, b"7"])
+def test_any_value_can_be_asked(value: bytes | None) -> None:
+    message = Message("t", 0, 0, 0, None, value, [])
+    for text in ("anna", "/x/", "$.a=1", "key=a", "value~a", "-$.a=1"):
+        read_filter(text).matches(message)
+
+
+def test_a_pattern_takes_linear_time() -> None:
+    # A backtracking engine would not return.
+    message = Message("t", 0, 0, 0, None, b"a" * 100_000, [])
+    assert not read_filter("/(a*)*b/").matches(message)
+
+
+def test_paths() -> None:
+    assert json_steps("$.a[0]['b.c'][*]") == ["a", 0, "b.c", None]
+    assert list(json_values({"a": [1, 2]}, ["a", None])) == [1, 2]
+    assert list(json_values({"a": {"x": 1}}, ["a", None])) == [1]
+    assert list(json_values(7, ["a"])) == []
