@@ -1,5 +1,6 @@
 """A broker with records, and a gateway for it."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,15 @@ from runnel.testing import Broker
 from tests.gateway.gateways import Visitor, serving
 
 HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A working directory without the reports of a demo, which the console would show."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    yield
+    os.chdir(before)
 
 
 @pytest.fixture(scope="module")
