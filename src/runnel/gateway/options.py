@@ -15,7 +15,7 @@ FAILED = 1
 OFF = "off"
 PORT_MAX = 65535
 REPORTS = Path(".runnel") / "reports"
-"""Where the jobs of pipelines write their reports, unless they are told otherwise."""
+"""Where the jobs of pipelines write their reports, by default."""
 
 
 class InvalidOption(Exception):

@@ -9,7 +9,7 @@ class Registry:
     """Collectors in the order in which they were added."""
 
     def __init__(self, report: Callable[[Exception], None]) -> None:
-        """`report` is told of a collector that failed; the others are read all the same."""
+        """`report` is called if a collector fails; the others are read nevertheless."""
         self._collectors: list[Collector] = []
         self._report = report
         self._failures = 0

@@ -182,7 +182,7 @@ def error_response(visit: Visit, error: Exception) -> Response:
 
 
 def described(error: Exception) -> tuple[str, int]:
-    """What a person is told about an error, and its HTTP status."""
+    """The message that is shown for an error, and its HTTP status."""
     if isinstance(error, Refused):
         return str(error), error.status
     if isinstance(error, AuthenticationFailed):

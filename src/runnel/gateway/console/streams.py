@@ -159,7 +159,7 @@ def _rows(visit: Visit, topic: str, messages: list[Message]) -> str:
 
 
 def _stream(visit: Visit, events: AsyncGenerator[bytes]) -> Response:
-    """A response that ends with its reader, with the gateway, or with an error that is told."""
+    """A response that ends with its reader, with the gateway, or with an error that is reported."""
     session, gateway = visit.session, visit.gateway
     if session.streams >= STREAMS_MAX:
         raise Refused("too many streams are open", 503)

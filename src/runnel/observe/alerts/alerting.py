@@ -115,7 +115,7 @@ class Alerting:
                 del self.silences[name]
 
     def _is_owed(self, alert: Alert, now_ms: int) -> bool:
-        """Whether some receiver still has to be told that the alert is resolved."""
+        """Whether a receiver still has to be notified that the alert is resolved."""
         group = self.groups.get(group_key(self._group_labels(alert)))
         if group is None or self.silenced_by(alert, now_ms):
             return False

@@ -20,7 +20,7 @@ ERROR_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What one receiver is to be told about a group."""
+    """The notifications of one receiver about a group."""
 
     receiver: str
     group_key: str
@@ -41,9 +41,9 @@ class Told:
     at_ms: int | None = None
     """The last delivery."""
     firing: list[str] = field(default_factory=list)
-    """Fingerprints of the alerts that it was told to be firing, and not yet to be resolved."""
+    """Fingerprints of the alerts it was notified of as firing, and not yet as resolved."""
     owed: list[str] = field(default_factory=list)
-    """Alerts that it is to be told about: even if they are resolved before that succeeds."""
+    """Alerts that are to be delivered, even if they are resolved before that succeeds."""
     attempts: int = 0
     retry_ms: int | None = None
     """When a notification is to be delivered; None if none is due."""
@@ -82,7 +82,7 @@ class Group:
             self.told[receiver] = told
 
     def notification(self, receiver: str, alerts: Sequence[Alert]) -> Notification:
-        """What the receiver is to be told now."""
+        """What is to be delivered to the receiver now."""
         told = self.told[receiver]
         known = {*told.firing, *told.owed}
         return Notification(

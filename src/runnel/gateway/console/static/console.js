@@ -25,7 +25,7 @@
   setInterval(() => { if (!liveMs && content?.querySelector("[data-retry]") && !isBusy()) refresh(); }, RETRY_MS);
   document.addEventListener("visibilitychange", () => { if (liveMs && !isBusy()) refresh(); });
 
-  // A line that is down is told, and tried again.
+  // A lost connection is shown, and opened again.
   const badge = document.getElementById("line-down");
   let isDown = false;
   function lineIsDown(down) {
