@@ -16,6 +16,7 @@ from runnel.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from runnel.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from runnel.messages.broker_registration import BrokerRegistrationRequest
 from runnel.messages.controller_registration import ControllerRegistrationRequest
+from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from runnel.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from runnel.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -113,6 +114,20 @@ def test_what_is_named_twice_is_refused_in_a_large_request_as_well(tell, build, 
         for many in (["events", *OTHERS, "events"], ["events"] * len(OTHERS)):
             assert codes_of(await client.ask(build(many), version), "events") == small
         assert "events" in world.broker.metadata.image.topics
+
+    tell(story)
+
+
+@pytest.mark.parametrize("others", [[], OTHERS])
+def test_a_topic_that_is_named_twice_is_not_created(tell, others: list[str]) -> None:
+    async def story(world: Any) -> None:
+        client = await world.connect()
+        topics = [CreatableTopic(name, 1, 1) for name in ("events", *others, "events")]
+        results = (await client.ask(CreateTopicsRequest(topics), 7)).topics
+        refused = {result.name for result in results if result.error_code == ErrorCode.INVALID_REQUEST.code}
+        assert refused == {"events"}
+        assert [result.name for result in results if result.error_code == NONE] == others
+        assert set(world.broker.metadata.image.topics) == set(others)
 
     tell(story)
 

@@ -188,6 +188,7 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     10: (_along("coordinator_keys", "coordinators"),),  # FindCoordinator
     13: (_along("members", "members"),),  # LeaveGroup
     15: (_few("groups", "groups"),),  # DescribeGroups
+    19: (_along("topics", "topics", _in_pairs("topics", "name")),),  # CreateTopics
     20: (  # DeleteTopics
         _along("topics", "responses", _in_pairs("topics", "name", "topic_id")),
         _along("topic_names", "responses", _in_pairs("topic_names")),
