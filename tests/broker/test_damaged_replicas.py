@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.runtime import damaged_replicas
 from runnel.controller.features import DIRECTORIES_LEVEL
 from runnel.controller.values import LOST_DIRECTORY
 from runnel.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -281,6 +282,48 @@ def test_a_replica_that_is_elected_before_its_damage_is_known_neither_serves_nor
         await until(lambda: is_whole(replicas, (2, 3)))
         assert (await produced(await replicas.connect(3), b"x")).base_offset == 20
 
+    play(tmp_path, scenario)
+
+
+def test_many_replicas_are_replaced_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 9
+    looked_up: list[TopicPartition] = []
+
+    async def scenario(replicas: Replicas) -> None:
+        await replicas.create("t", count)
+        last = TopicPartition("t", count - 1)
+        await until(lambda: all(last in world.broker.partitions for world in replicas.worlds.values()))
+        broker = replicas.worlds[3].broker
+        damaged = broker.replication._damaged
+        is_unreported, recreate_some = damaged._is_unreported, damaged._recreate_some
+        recreated: list[int] = []
+
+        def recreate() -> None:
+            before = sum(found.is_recreated for found in damaged._found.values())
+            recreate_some()
+            recreated.append(sum(found.is_recreated for found in damaged._found.values()) - before)
+
+        monkeypatch.setattr(damaged, "_recreate_some", recreate)
+
+        def look_up(name: TopicPartition) -> bool:
+            looked_up.append(name)
+            return is_unreported(name)
+
+        monkeypatch.setattr(damaged, "_is_unreported", look_up)
+        for index in range(count):
+            damaged.add(replicas.partition(3, "t", index), "a test")
+        assert len(looked_up) == count, "each costs the same, however many there are"
+        await until(lambda: len(losses(replicas)) == count)
+        await until(
+            lambda: all(
+                set(replicas.state("t", index).isr) == {1, 2, 3}
+                and set(replicas.state("t", index).directories) == {DIRECTORY}
+                for index in range(count)
+            )
+        )
+        assert sum(recreated) == count and max(recreated) == 2
+
+    monkeypatch.setattr(damaged_replicas, "RECREATED_PER_STEP", 2)
     play(tmp_path, scenario)
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runnel.broker")
 
+RECREATED_PER_STEP = 50
+STEP_DELAY_MS = 1
 REPORT_TIMEOUT_MS = 10_000
 """How long a start waits until the controller knows the damaged replicas."""
 _DAMAGED = "a damaged replica could be elected"
@@ -84,7 +86,9 @@ class DamagedReplicas:
         log.error("%s is damaged, and is fetched again from another replica: %s", name, reason)
         epoch = self._broker.epoch if is_used else NO_BROKER_EPOCH
         self._found[name] = DamagedReplica(partition.topic_id, epoch)
-        self._note_unreported()
+        # Of the others, which may be thousands, `_next_assignments` notes the state.
+        if self._is_unreported(name):
+            self._broker.disk.unclean.add(_DAMAGED)
         self._requests.send_soon()
 
     async def reported(self) -> None:
@@ -131,8 +135,8 @@ class DamagedReplicas:
 
     def forget(self, name: TopicPartition) -> None:
         """The partition was removed from this node."""
-        self._found.pop(name, None)
-        self._note_unreported()
+        if self._found.pop(name, None) is not None:
+            self._requests.send_soon()
 
     async def close(self) -> None:
         """Stop; the next start continues from the directories in the metadata."""
@@ -150,11 +154,11 @@ class DamagedReplicas:
 
     def _has_candidates(self) -> bool:
         """Is a damaged replica elected, or could it be?"""
-        for name, found in self._found.items():
-            state = self._broker.metadata.image.partition(*name)
-            if state is not None and not found.is_recreated and self._is_candidate(found, state):
-                return True
-        return False
+        return any(map(self._is_unreported, self._found))
+
+    def _is_unreported(self, name: TopicPartition) -> bool:
+        found, state = self._found[name], self._broker.metadata.image.partition(*name)
+        return state is not None and not found.is_recreated and self._is_candidate(found, state)
 
     def _is_candidate(self, found: DamagedReplica, state: PartitionState) -> bool:
         """Is it the leader, or can it be elected? A controller may keep the last member of an ISR there."""
@@ -164,7 +168,7 @@ class DamagedReplicas:
         return not self._has_left(found, state)
 
     def _next_assignments(self) -> Assignments:
-        self._recreate_all()
+        self._recreate_some()
         self._note_unreported()
         return self._wanted()
 
@@ -216,12 +220,18 @@ class DamagedReplicas:
         is_eligible = node in state.eligible or node in state.last_known_eligible
         return not is_eligible and found.broker_epoch != self._broker.epoch
 
-    def _recreate_all(self) -> None:
+    def _recreate_some(self) -> None:
+        """Recreate logs, which are files, in steps between which clients are served."""
+        recreated = 0
         for name, found in list(self._found.items()):
             state = self._broker.metadata.image.partition(*name)
             if found.is_recreated or state is None or state.leader == NO_LEADER:
                 continue
             if self._has_left(found, state):
+                if recreated == RECREATED_PER_STEP:
+                    self._broker.timers.call_later(STEP_DELAY_MS, self._requests.send_soon)
+                    return
+                recreated += 1
                 try:
                     self._recreate(name, found, state)
                 except (ApiError, OSError) as error:
