@@ -52,6 +52,11 @@ def test_what_is_not_known_is_no_finding():
     assert found() == {}
 
 
+def test_metrics_that_other_machines_can_read_are_reported():
+    assert found(has_remote_admin_listener=True) == {"open-metrics": Severity.MEDIUM}
+    assert found(has_remote_admin_listener=False) == {}
+
+
 def test_an_open_listener_is_reported_by_who_can_reach_it():
     assert found(listener(), has_authorizer=False) == {
         "open-to-everyone": Severity.HIGH,

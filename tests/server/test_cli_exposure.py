@@ -41,6 +41,14 @@ def test_a_configuration_is_checked_without_a_start(runnel, tmp_path):
     assert "LOW open-to-everyone" in local.out and "not checked: ACLs" in local.out
 
 
+@pytest.mark.parametrize(
+    ("where", "is_open"), [("127.0.0.1:9644", False), ("[::]:9644", True), ("off", False)]
+)
+def test_the_admin_listener_is_checked(runnel, where, is_open):
+    outcome = runnel("security", "check", "--set", f"admin.listeners={where}", "--format", "json")
+    assert ("open-metrics" in names(outcome)) is is_open
+
+
 def test_files_and_certificates_are_checked(runnel, tmp_path):
     key_store = CaFolder(tmp_path).issue("server", "127.0.0.1").pem
     os.chmod(key_store, 0o644)

@@ -113,6 +113,8 @@ class Facts:
     limits_connections: bool | None = None
     is_encrypted: bool | None = None
     has_audit_log: bool | None = None
+    has_remote_admin_listener: bool | None = None
+    """Can the admin listener be reached from other machines?"""
     loose_files: Sequence[LooseFile] = ()
 
 
@@ -122,6 +124,7 @@ def findings(facts: Facts) -> list[Finding]:
         *_authorization(facts),
         *(finding for each in facts.listeners for finding in _listener(each, facts)),
         *_wildcard_acls(facts),
+        *_admin_listener(facts),
         *_files(facts.loose_files),
         *_missing(facts),
     ]
@@ -313,6 +316,19 @@ def _wildcard_acls(facts: Facts) -> Iterator[Finding]:
             None,
             f"Every client may {_texts(granted)}.",
             f"Grant that to principals that need it, instead of {ANY_USER}.",
+        )
+
+
+def _admin_listener(facts: Facts) -> Iterator[Finding]:
+    if facts.has_remote_admin_listener:
+        yield Finding(
+            Severity.MEDIUM,
+            "open-metrics",
+            None,
+            "Anyone who can connect to the admin listener sees the names of topics and groups, their rates "
+            "and their lag: it needs no authentication.",
+            "Bind it to a loopback address or a network of your monitoring with --admin, or restrict it by a "
+            "firewall.",
         )
 
 

@@ -5,6 +5,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 
+from runnel.controller.config_broker_node import ADMIN_LISTENERS, OFF
+from runnel.controller.config_types import parse_host_port
 from runnel.controller.settings import Settings
 from runnel.security.exposure import Facts, ListenerFacts, LooseFile
 from runnel.server.addresses import Address, is_loopback
@@ -32,6 +34,11 @@ def facts_of(settings: Settings, roles: Roles, now_s: float) -> Facts:
         ),
         is_encrypted=settings.bool("log.encryption.enable"),
         has_audit_log=has_audit_log,
+        has_remote_admin_listener=any(
+            not is_loopback(parse_host_port(word)[0])
+            for word in settings.words(ADMIN_LISTENERS)
+            if word != OFF
+        ),
     )
 
 
