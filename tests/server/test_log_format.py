@@ -1,4 +1,4 @@
-"""The log as JSON: one object per line, whatever is logged; repetitions are limited."""
+"""The log as text and as JSON: one object per line, whatever is logged; repetitions are limited."""
 
 import io
 import json
@@ -9,7 +9,13 @@ import sys
 
 import pytest
 
-from runnel.server.log_format import INTERVAL_S, REPEATS_MAX, JsonFormatter, RepetitionLimit
+from runnel.server.log_format import (
+    INTERVAL_S,
+    REPEATS_MAX,
+    JsonFormatter,
+    RepetitionLimit,
+    TextFormatter,
+)
 
 
 @pytest.fixture
@@ -57,8 +63,8 @@ def test_what_json_does_not_know_is_written_as_text(log) -> None:
     assert lines(output)[0]["fields"] == {"raw": "b'\\xff'"}
 
 
-def test_repetitions_are_limited_and_counted(log) -> None:
-    logger, output = log
+def repeat(logger: logging.Logger) -> None:
+    """Log a message 150 times within an interval, another one, and the first one later."""
     record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "again %d", (1,), None)
     began = record.created
     for number in range(REPEATS_MAX + 50):
@@ -69,9 +75,23 @@ def test_repetitions_are_limited_and_counted(log) -> None:
     later = logger.makeRecord(logger.name, logging.WARNING, "", 0, "again %d", (0,), None)
     later.created = began + INTERVAL_S + 1
     logger.handle(later)
+
+
+def test_repetitions_are_limited_and_counted(log) -> None:
+    logger, output = log
+    repeat(logger)
     found = lines(output)
     assert len(found) == REPEATS_MAX + 2
     assert found[-1]["fields"] == {"suppressed": 50}
+
+
+def test_repetitions_are_limited_and_counted_in_text(log) -> None:
+    logger, output = log
+    logger.handlers[0].setFormatter(TextFormatter("%(message)s"))
+    repeat(logger)
+    found = output.getvalue().splitlines()
+    assert len(found) == REPEATS_MAX + 2
+    assert found[-2:] == ["other", "again 0 (50 more like this were left out)"]
 
 
 def test_a_broker_logs_json_and_says_where_it_listens(tmp_path) -> None:

@@ -22,13 +22,19 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 def configure_logging(level: str, *, is_json: bool = False) -> None:
     """Log to standard error."""
-    if not is_json:
-        logging.basicConfig(level=level.upper(), format=TEXT_FORMAT)
-        return
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(JsonFormatter() if is_json else TextFormatter(TEXT_FORMAT))
     handler.addFilter(RepetitionLimit())
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class TextFormatter(logging.Formatter):
+    """Text that says how many messages were left out before."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        suppressed = getattr(record, "suppressed", 0)
+        return f"{text} ({suppressed} more like this were left out)" if suppressed else text
 
 
 class JsonFormatter(logging.Formatter):

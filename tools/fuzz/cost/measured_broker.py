@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+from runnel.server.log_format import configure_logging
 from runnel.server.node import Node
 from runnel.server.process import bound_garbage_collection, raise_descriptor_limit
 
@@ -73,6 +74,7 @@ async def serve(settings: dict[str, str], selector: MeasuringSelector) -> None:
 
 
 def main() -> None:
+    configure_logging("warning")
     raise_descriptor_limit()
     selector = MeasuringSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
