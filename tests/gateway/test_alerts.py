@@ -3,7 +3,7 @@
 import json
 import time
 
-from runnel.gateway.console.alerts import TOPIC
+from runnel.gateway.alerts.state_topic import TOPIC
 from runnel.testing import Broker
 from tests.gateway.gateways import Visitor
 
@@ -48,8 +48,12 @@ def test_alerts_and_silences(broker: Broker, visitor: Visitor) -> None:
         written = json.loads(silence.value or b"")
         assert written["matchers"] == [["broker", "=", "1"]]
         assert written["ends_ms"] - written["starts_ms"] == 7_200_000
-        key = (silence.key or b"").decode()
-        assert visitor.post("/console/alerts/end-silence", key=key).status == 200
+        name = (silence.key or b"").decode().removeprefix("silence/")
+        assert visitor.post("/console/alerts/end-silence", id=name).status == 200
         assert "a new disk" not in visitor.content("/console/alerts").text
-        assert visitor.post("/console/alerts/end-silence", key="silence/none").status == 404
+        assert visitor.post("/console/alerts/end-silence", id="none").status == 404
+        pattern = {**written, "matchers": [["alertname", "=~", "Disk.*"]], "why": "by pattern"}
+        client.send(TOPIC, json.dumps(pattern).encode(), key=b"silence/pattern")
+        page = visitor.content("/console/alerts").text
+        assert "by pattern" in page and ">silenced<" in page
         client.delete_topic(TOPIC)

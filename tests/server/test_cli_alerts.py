@@ -12,7 +12,7 @@ import pytest
 from runnel.gateway.alerts.evaluator import HOLDER
 from runnel.gateway.alerts.state_topic import TOPIC
 from runnel.observe.alerts.alert import FIRING, PENDING, RESOLVED, Alert
-from runnel.observe.alerts.groups import Group, Told
+from runnel.observe.alerts.groups import Group, Notified
 from runnel.observe.alerts.rules import RULES
 from runnel.observe.grafana import dashboard
 from tests.gateway.alerts.servers import metrics, webhook
@@ -73,8 +73,8 @@ def test_alerts_are_listed_with_silences_and_failures(run):
         Alert({"alertname": name, "severity": "warning"}, state, now_ms, 1.0, now_ms, f"{name} is here")
         for name, state in (("ListedA", PENDING), ("ListedB", FIRING), ("ListedC", RESOLVED))
     ]
-    told = Told(owed=[alerts[1].fingerprint], attempts=2, error="HTTP status 500")
-    group = Group({"alertname": "ListedB"}, now_ms, {"ops": told})
+    notified = Notified(owed=[alerts[1].fingerprint], attempts=2, error="HTTP status 500")
+    group = Group({"alertname": "ListedB"}, now_ms, {"ops": notified})
     holder = {"instance": "x", "evaluated_ms": now_ms, "interval_ms": 15_000}
     run.ok("alert", "silence", "add", "alertname=ListedB", "--for", "1h")
     lines = [

@@ -77,7 +77,7 @@ async def running(given: EvaluatorOptions) -> AsyncIterator[Evaluator]:
 
 
 async def kill(task: asyncio.Task[None]) -> None:
-    """End as by a crash: no outcome is stored any more, and no other evaluator is told."""
+    """End as by a crash: no outcome is stored any more, and no other evaluator is informed."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -96,9 +96,9 @@ async def records_when(broker: Broker, condition: Callable[[dict[str, str]], boo
         return records
 
 
-def told(records: dict[str, str]) -> Any:
+def notified(records: dict[str, str]) -> Any:
     [text] = [text for key, text in records.items() if key.startswith("group/")]
-    return json.loads(text)["told"].get("ops", {})
+    return json.loads(text)["notified"].get("ops", {})
 
 
 def has_group(records: dict[str, str]) -> bool:
@@ -126,7 +126,7 @@ def test_an_alert_is_delivered_once_and_its_resolution_once(broker, hook, scrape
         assert alert["annotations"]["summary"] == "Partitions of broker 1 with too few in-sync replicas: 3"
         # Another one begins where it has ended.
         records = await records_when(broker, lambda records: HOLDER not in records)
-        assert told(records)["firing"] == []
+        assert notified(records)["firing"] == []
 
     played(scenario)
 
@@ -173,7 +173,7 @@ def test_a_crash_before_a_delivery_is_stored_repeats_it_and_pending_times_go_on(
         async with running(given):
             await asyncio.to_thread(hook.wait_for, 2)
             records = await records_when(
-                broker, lambda found: has_group(found) and bool(told(found)["firing"])
+                broker, lambda found: has_group(found) and bool(notified(found)["firing"])
             )
         assert hook.statuses == ["firing", "firing"]
         starts = {alert["startsAt"] for body in hook.bodies for alert in body["alerts"]}
@@ -190,14 +190,14 @@ def test_failures_are_retried_and_visible_and_do_not_stop_the_evaluation(broker,
         scraped.text = ALARM
         async with running(options(broker, hook, scraped)):
             records = await records_when(
-                broker, lambda found: has_group(found) and told(found).get("attempts", 0) >= 2
+                broker, lambda found: has_group(found) and notified(found).get("attempts", 0) >= 2
             )
-            assert told(records)["error"] == "HTTP status 500 Internal Server Error"
+            assert notified(records)["error"] == "HTTP status 500 Internal Server Error"
             scrapes = scraped.scrapes
             await eventually(lambda: scraped.scrapes > scrapes + 3)
             hook.status = 200
             await asyncio.to_thread(hook.wait_for, 1)
-            await records_when(broker, lambda found: told(found)["error"] is None)
+            await records_when(broker, lambda found: notified(found)["error"] is None)
 
     played(scenario)
 
@@ -311,7 +311,7 @@ def test_a_cluster_that_is_down_is_reported(broker, hook, scraped, monkeypatch):
             assert hook.statuses == ["firing", "resolved"]
             # What could not be stored is stored then.
             records = await records_when(
-                broker, lambda found: has_group(found) and told(found)["firing"] == []
+                broker, lambda found: has_group(found) and notified(found)["firing"] == []
             )
             assert records[HOLDER]
 

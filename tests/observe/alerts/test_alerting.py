@@ -204,7 +204,7 @@ def test_an_alert_that_is_resolved_while_the_receiver_refuses_is_not_lost():
     receiver.is_accepting = False
     receiver.run("+" * 5 + "-" * 5)
     [group] = receiver.alerting.groups.values()
-    assert (group.told["ops"].error, group.told["ops"].attempts > 1) == ("refused", True)
+    assert (group.notified["ops"].error, group.notified["ops"].attempts > 1) == ("refused", True)
     receiver.is_accepting = True
     receiver.run("-" * 40)
     assert [status for _, _, status in receiver.heard] == ["resolved"]

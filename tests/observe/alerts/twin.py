@@ -75,7 +75,7 @@ class Twin:
     def is_silenced(self, name: Name, now_ms: int) -> bool:
         return any(name == each and begin <= now_ms < end for each, begin, end in self.silences)
 
-    def told(self, rule: str) -> set[Name]:
+    def notified(self, rule: str) -> set[Name]:
         """What the receiver believes to be firing."""
         believed: set[Name] = set()
         for each in self.deliveries:
@@ -83,7 +83,7 @@ class Twin:
                 believed = (believed | each.firing) - each.resolved
         return believed
 
-    def last_told_ms(self, rule: str) -> int | None:
+    def last_notified_ms(self, rule: str) -> int | None:
         times = [each.at_ms for each in self.deliveries if each.rule == rule]
         return times[-1] if times else None
 
@@ -98,14 +98,14 @@ class Twin:
             self.flushed[rule] = [now_ms + WAIT_MS]
         if now_ms >= self.flushed[rule][-1]:
             self.flushed[rule].append(now_ms + INTERVAL_MS)
-            believed, last_ms = self.told(rule), self.last_told_ms(rule)
+            believed, last_ms = self.notified(rule), self.last_notified_ms(rule)
             news = (firing - believed) | (resolved & believed)
             if news or (firing and last_ms is not None and now_ms - last_ms >= REPEAT_MS):
                 from_ms, owed = self.due.get(rule, (now_ms, set()))
                 self.due[rule] = from_ms, owed | news
         if rule not in self.due or self.due[rule][0] > now_ms:
             return None
-        resolved &= self.told(rule) | self.due[rule][1]
+        resolved &= self.notified(rule) | self.due[rule][1]
         if not firing and not resolved:
             del self.due[rule]
             self.failures[rule] = 0

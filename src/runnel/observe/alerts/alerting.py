@@ -121,8 +121,8 @@ class Alerting:
             return False
         accepting = {route.receiver for route in self.routes if route.accepts(alert)}
         return any(
-            alert.fingerprint in (*told.firing, *told.owed)
-            for receiver, told in group.told.items()
+            alert.fingerprint in (*notified.firing, *notified.owed)
+            for receiver, notified in group.notified.items()
             if receiver in accepting
         )
 
@@ -167,15 +167,15 @@ class Alerting:
     ) -> Notification | None:
         if now_ms >= group.flush_ms:
             group.flush(alerts, receiver, now_ms, self.settings)
-        told = group.told.get(receiver)
-        if told is None or told.retry_ms is None or told.retry_ms > now_ms:
+        notified = group.notified.get(receiver)
+        if notified is None or notified.retry_ms is None or notified.retry_ms > now_ms:
             return None
         if (group.key, receiver) in self._in_flight:
             return None
         notification = group.notification(receiver, alerts)
         if not notification.firing and not notification.resolved:
             # Silenced since it was due, or forgotten.
-            told.settle()
+            notified.settle()
             return None
         self._in_flight.add((group.key, receiver))
         return notification
@@ -198,9 +198,9 @@ class Alerting:
         """When `due` has something to decide next."""
         times = [group.flush_ms for group in self.groups.values()]
         for group in self.groups.values():
-            for receiver, told in group.told.items():
-                if told.retry_ms is not None and (group.key, receiver) not in self._in_flight:
-                    times.append(told.retry_ms)
+            for receiver, notified in group.notified.items():
+                if notified.retry_ms is not None and (group.key, receiver) not in self._in_flight:
+                    times.append(notified.retry_ms)
         return min(times, default=None)
 
     def _by_group(self, now_ms: int) -> dict[str, tuple[dict[str, str], list[Alert]]]:

@@ -35,8 +35,8 @@ class Notification:
 
 
 @dataclass(slots=True)
-class Told:
-    """What a receiver knows about a group."""
+class Notified:
+    """What a receiver was notified of, and what it is still to be notified of."""
 
     at_ms: int | None = None
     """The last delivery."""
@@ -60,7 +60,7 @@ class Group:
 
     labels: dict[str, str]
     flush_ms: int
-    told: dict[str, Told] = field(default_factory=dict)
+    notified: dict[str, Notified] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -69,22 +69,24 @@ class Group:
 
     def flush(self, alerts: Sequence[Alert], receiver: str, now_ms: int, settings: AlertSettings) -> None:
         """Decide whether the receiver is to be notified of these alerts, which are not silenced."""
-        told = self.told.get(receiver) or Told()
+        notified = self.notified.get(receiver) or Notified()
         firing = {alert.fingerprint for alert in alerts if alert.state == FIRING}
         resolved = {alert.fingerprint for alert in alerts if alert.has_ended}
-        news = (firing - set(told.firing)) | (resolved & set(told.firing))
+        news = (firing - set(notified.firing)) | (resolved & set(notified.firing))
         is_repeated = (
-            bool(firing) and told.at_ms is not None and now_ms - told.at_ms >= settings.repeat_interval_ms
+            bool(firing)
+            and notified.at_ms is not None
+            and now_ms - notified.at_ms >= settings.repeat_interval_ms
         )
         if news or is_repeated:
-            told.owed = sorted({*told.owed, *news})
-            told.retry_ms = now_ms if told.retry_ms is None else told.retry_ms
-            self.told[receiver] = told
+            notified.owed = sorted({*notified.owed, *news})
+            notified.retry_ms = now_ms if notified.retry_ms is None else notified.retry_ms
+            self.notified[receiver] = notified
 
     def notification(self, receiver: str, alerts: Sequence[Alert]) -> Notification:
         """What is to be delivered to the receiver now."""
-        told = self.told[receiver]
-        known = {*told.firing, *told.owed}
+        notified = self.notified[receiver]
+        known = {*notified.firing, *notified.owed}
         return Notification(
             receiver,
             self.key,
@@ -95,26 +97,28 @@ class Group:
 
     def delivered(self, notification: Notification, now_ms: int) -> None:
         """The receiver has accepted a notification."""
-        told = self.told.setdefault(notification.receiver, Told())
+        notified = self.notified.setdefault(notification.receiver, Notified())
         firing = {alert.fingerprint for alert in notification.firing}
         resolved = {alert.fingerprint for alert in notification.resolved}
-        told.firing = sorted((set(told.firing) | firing) - resolved)
-        told.at_ms = now_ms
-        told.settle()
+        notified.firing = sorted((set(notified.firing) | firing) - resolved)
+        notified.at_ms = now_ms
+        notified.settle()
 
     def failed(self, notification: Notification, error: str, now_ms: int) -> None:
         """A notification could not be delivered."""
-        told = self.told.setdefault(notification.receiver, Told())
-        told.attempts += 1
-        told.retry_ms = now_ms + min(RETRY_MIN_MS * 2 ** min(told.attempts - 1, 16), RETRY_MAX_MS)
-        told.error = error[:ERROR_CHARACTERS_MAX]
+        notified = self.notified.setdefault(notification.receiver, Notified())
+        notified.attempts += 1
+        notified.retry_ms = now_ms + min(RETRY_MIN_MS * 2 ** min(notified.attempts - 1, 16), RETRY_MAX_MS)
+        notified.error = error[:ERROR_CHARACTERS_MAX]
 
     def forget(self, fingerprints: Set[str], receivers: Set[str]) -> None:
         """Forget alerts and receivers other than these."""
-        self.told = {receiver: told for receiver, told in self.told.items() if receiver in receivers}
-        for told in self.told.values():
-            told.firing = [each for each in told.firing if each in fingerprints]
-            told.owed = [each for each in told.owed if each in fingerprints]
+        self.notified = {
+            receiver: notified for receiver, notified in self.notified.items() if receiver in receivers
+        }
+        for notified in self.notified.values():
+            notified.firing = [each for each in notified.firing if each in fingerprints]
+            notified.owed = [each for each in notified.owed if each in fingerprints]
 
     def to_record(self) -> tuple[str, str]:
         """Its key and value."""
@@ -124,11 +128,11 @@ class Group:
     def from_record(cls, text: str) -> "Group":
         """Parse a value; ValueError, KeyError or TypeError if it is not a group."""
         value = json.loads(text)
-        told = {
-            name: Told(**{part.name: each[part.name] for part in fields(Told) if part.name in each})
-            for name, each in value["told"].items()
+        notified = {
+            name: Notified(**{part.name: each[part.name] for part in fields(Notified) if part.name in each})
+            for name, each in value["notified"].items()
         }
-        return cls(dict(value["labels"]), int(value["flush_ms"]), told)
+        return cls(dict(value["labels"]), int(value["flush_ms"]), notified)
 
 
 def group_key(labels: dict[str, str]) -> str:

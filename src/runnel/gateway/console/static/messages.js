@@ -20,14 +20,14 @@
     stop();
     const url = new URL(box.dataset.search, location.origin);
     if (cursor) url.searchParams.set("cursor", cursor);
-    const [bar, told, button, table] = ["progress", "[data-told]", "[data-stop]", "tbody"].map((each) => box.querySelector(each));
+    const [bar, status, button, table] = ["progress", "[data-status]", "[data-stop]", "tbody"].map((each) => box.querySelector(each));
     let next = null;
     let said = "";
     button.textContent = "Stop";
     button.hidden = false;
     function ended(how) {
       stop();
-      told.textContent = `${how} ${said}`;
+      status.textContent = `${how} ${said}`;
       button.textContent = "Continue";
       button.hidden = next === null;
       box.querySelector("[data-none]").hidden = table.rows.length > 0 || next !== null;
@@ -47,7 +47,7 @@
       bar.max = Math.max(total, 1);
       bar.value = total ? done : 1;
       said = `${matches.toLocaleString("en")} found in ${done.toLocaleString("en")} of ${total.toLocaleString("en")} records (${(bytes / 1048576).toFixed(1)} MiB, ${seconds} s)`;
-      told.textContent = `Searching: ${said}`;
+      status.textContent = `Searching: ${said}`;
     });
     source.addEventListener("paused", (event) => { next = event.data; ended("Paused:"); });
     source.addEventListener("end", () => { next = null; ended("Done:"); });

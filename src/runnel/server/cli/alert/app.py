@@ -68,10 +68,10 @@ def _document(alerting: "Alerting", alert: "Alert") -> dict[str, Any]:
 
     fingerprint = alert.fingerprint
     failed = {
-        receiver: told.error
+        receiver: notified.error
         for group in alerting.groups.values()
-        for receiver, told in group.told.items()
-        if told.error is not None and fingerprint in (*told.owed, *told.firing)
+        for receiver, notified in group.notified.items()
+        if notified.error is not None and fingerprint in (*notified.owed, *notified.firing)
     }
     silences = alerting.silenced_by(alert, time.time_ns() // 1_000_000)
     return {**asdict(alert), "fingerprint": fingerprint, "silenced_by": silences, "failed": failed}
