@@ -1,4 +1,4 @@
-"""Client quotas with third-party clients: they are throttled, are told so, and exceed no rate.
+"""Client quotas with third-party clients: they are throttled, are informed of it, and exceed no rate.
 
 That they reach their rate is shown with a clock of its own in tests/broker/test_client_quotas.py: on a busy
 machine they may be slower.
@@ -82,7 +82,7 @@ def produce_with_librdkafka(bootstrap: str) -> float:
 
     rate = measured(use)
     producer.flush(30)
-    assert max(delays_ms) > 0, "the client was not told that it is throttled"
+    assert max(delays_ms) > 0, "no throttle time was reported to the client"
     return rate
 
 
