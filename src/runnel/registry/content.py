@@ -100,9 +100,11 @@ def parse_content(given: Any) -> Content:
 
 
 def _references(given: Any) -> tuple[Reference, ...]:
-    if not isinstance(given or [], list):
+    if given is None:
+        return ()
+    if not isinstance(given, list):
         raise malformed("references is a list")
-    return tuple(_reference(one) for one in given or [])
+    return tuple(_reference(one) for one in given)
 
 
 def _reference(given: Any) -> Reference:
