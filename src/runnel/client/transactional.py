@@ -21,6 +21,8 @@ TIMEOUT_MS = 60_000
 """The default transaction timeout."""
 
 FENCED = {
+    # The coordinator has aborted the transaction of a producer that it fenced.
+    ErrorCode.INVALID_TXN_STATE,
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,

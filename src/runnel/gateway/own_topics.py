@@ -4,22 +4,26 @@ from collections.abc import Mapping
 
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
-from runnel.client.errors import BrokerError
+from runnel.client.errors import BrokerError, check
 from runnel.model.errors import ErrorCode
-from runnel.model.ids import TopicPartition
 
 REPLICAS_MAX = 3
 
 
+async def exists(cluster: Cluster, topic: str) -> bool:
+    """Does a topic exist? BrokerError if that may not be known."""
+    response = await cluster.retry(lambda: cluster.refresh([topic]))
+    code = response.topics[0].error_code
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code:
+        return False
+    check(code, f"topic {topic}")
+    return True
+
+
 async def create_if_missing(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
     """Create a topic with one partition unless it exists."""
-    try:
-        await cluster.refresh([topic])
-        await cluster.leader(TopicPartition(topic, 0))
+    if await exists(cluster, topic):
         return
-    except BrokerError as error:
-        if error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
     replicas = min(REPLICAS_MAX, len(cluster.nodes)) or -1
     try:
         await Admin(cluster).create_topic(

@@ -9,7 +9,7 @@ A commit proves that no other gateway has written since the decision. A fenced o
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -19,7 +19,7 @@ from runnel.client.errors import BrokerError, ClientError
 from runnel.client.offsets import READ_COMMITTED, end_offsets
 from runnel.client.reader import Reader
 from runnel.client.transactional import TransactionalProducer, is_fenced
-from runnel.gateway.own_topics import create_if_missing
+from runnel.gateway.own_topics import create_if_missing, exists
 from runnel.gateway.registry.limits import (
     ATTEMPT_PAUSE_MAX_S,
     ATTEMPT_PAUSE_S,
@@ -129,17 +129,13 @@ class Store:
             async with producer.transaction():
                 await self._refresh(0.0)
                 decision = await self._decide(decide)
-                for record in decision.records:
-                    await self._send(producer, record)
+                await _send(producer, decision.records)
         finally:
             with suppress(ClientError):
                 await producer.close()
         if decision.records:
             await self._refresh(0.0)
         return decision.response
-
-    async def _send(self, producer: TransactionalProducer, record: Record) -> None:
-        await producer.send(TOPIC, record.value, key=record.key, partition=0)
 
     async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
         while True:
@@ -168,10 +164,9 @@ class Store:
 
     async def _end_offset(self) -> int:
         try:
-            if not self._position:
-                # Looking for offsets of a topic that does not exist would be retried.
-                await self._cluster.refresh([TOPIC])
-                await self._cluster.leader(PARTITION)
+            # Looking for offsets of a topic that does not exist would be retried.
+            if not self._position and not await exists(self._cluster, TOPIC):
+                return 0
             ends = await end_offsets(self._cluster, [PARTITION], isolation=READ_COMMITTED)
         except BrokerError as error:
             if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -186,3 +181,12 @@ class Store:
                 self._state.replay(message.key, message.value)
                 self._position = message.offset + 1
             self._position = max(self._position, reader.positions[PARTITION])
+
+
+async def _send(producer: TransactionalProducer, records: Sequence[Record]) -> None:
+    sent = [await producer.send(TOPIC, one.value, key=one.key, partition=0) for one in records]
+    await producer.flush()
+    results = await asyncio.gather(*sent, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
