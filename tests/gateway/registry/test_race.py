@@ -18,8 +18,9 @@ def schema(number: int) -> str:
 
 def race(count: int) -> None:
     """Both gateways register the same schemas, each in an order of its own."""
-    with Broker() as broker, serving(GatewayOptions(broker.bootstrap_servers)) as one:
-        with serving(GatewayOptions(broker.bootstrap_servers)) as other:
+    with Broker() as broker:
+        options = GatewayOptions(broker.bootstrap_servers)
+        with serving(options) as one, serving(options) as other:
             barrier = threading.Barrier(2)
 
             def register_all(visitor: Visitor, numbers: list[int]) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The topic `_schemas`: what Confluent's registry wrote is read, extended, and stays readable by its rules."""
+"""The topic `_schemas`: what Confluent's registry wrote is read, extended, and stays readable for it."""
 
 import json
 

@@ -180,7 +180,8 @@ class Store:
             async for message in reader.messages(until={PARTITION: end_offset}):
                 self._state.replay(message.key, message.value)
                 self._position = message.offset + 1
-            self._position = max(self._position, reader.positions[PARTITION])
+        # Markers of transactions have offsets too; the reader may be further, at records not replayed.
+        self._position = end_offset
 
 
 async def _send(producer: TransactionalProducer, records: Sequence[Record]) -> None:
