@@ -17,3 +17,9 @@ DEFAULT_CHECKS_MAX = 100_000
 
 FINDINGS_MAX = 100
 """Reported incompatibilities; further ones would not help, and each repeats names of the schema."""
+
+DATA_VALUES_MAX = 50_000
+"""Values of a message that is shown: an array of nulls has any number of them in a few bytes."""
+
+DATA_DEPTH_MAX = 100
+"""Levels of a message that is shown."""
