@@ -27,7 +27,7 @@ def runnel(url, capsys, monkeypatch):
         with pytest.raises(SystemExit) as end:
             main(["schema", *arguments])
         out = capsys.readouterr()
-        return end.value.code, out.out, out.err
+        return int(end.value.code or 0), out.out, out.err
 
     return run
 

@@ -2,9 +2,10 @@
 
 import json
 
-from runnel.client.admin import Admin, ResourceType
+from runnel.client.admin import Admin
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.store import SETTINGS
+from runnel.model.configs import ResourceType
 from runnel.testing import Broker
 from tests.gateway.gateways import serving
 from tests.gateway.registry.calls import call, register
@@ -23,8 +24,8 @@ def test_a_topic_of_confluent_is_read_extended_and_stays_readable():
     with Broker() as broker:
         with broker.client() as client:
             client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
-            for key, value in (*CONFLUENT, *KARAPACE):
-                client.send("_schemas", None if value is None else value.encode(), key=key.encode())
+            for name, text in (*CONFLUENT, *KARAPACE):
+                client.send("_schemas", None if text is None else text.encode(), key=name.encode())
         with serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
             assert call(visitor, "GET", "/subjects")[1] == [":.c:x", "k", "orders-value"]
             assert call(visitor, "GET", "/subjects/orders-value/versions/latest")[1]["schema"] == '"bytes"'

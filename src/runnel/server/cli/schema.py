@@ -180,9 +180,9 @@ def diff(
             raise CommandError(f"{subject} has one version only")
         old = str(numbers[-2])
     before, after = client.version(subject, old), client.version(subject, new)
-    names = (f"{subject} version {one['version']}" for one in (before, after))
-    lines = (_pretty(one).splitlines() for one in (before, after))
-    for line in unified_diff(*lines, *names, lineterm=""):
+    old_name, new_name = (f"{subject} version {one['version']}" for one in (before, after))
+    old_lines, new_lines = (_pretty(one).splitlines() for one in (before, after))
+    for line in unified_diff(old_lines, new_lines, old_name, new_name, lineterm=""):
         print(line)
 
 
