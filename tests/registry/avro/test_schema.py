@@ -19,19 +19,23 @@ PRINTED = [
     ('["null", {"type": "long"}]', '["null","long"]'),
     ('{"name": "n.R", "fields": [{"type": "int", "name": "a"}], "type": "record"}', RECORD),
     (
-        '{"type":"record","name":"R","namespace":"n","fields":[{"name":"e","type":{"type":"enum","name":"n.E",'
-        '"symbols":["A"],"default":"A","x":1,"aliases":["n.F","m.G"]}},{"name":"f","type":"n.E","default":"A"}]}',
+        '{"type":"record","name":"R","namespace":"n","fields":[{"name":"e",'
+        '"type":{"type":"enum","name":"n.E",'
+        '"symbols":["A"],"default":"A","x":1,"aliases":["n.F",'
+        '"m.G"]}},{"name":"f","type":"n.E","default":"A"}]}',
         '{"type":"record","name":"R","namespace":"n","fields":[{"name":"e","type":{"type":"enum","name":"E",'
         '"symbols":["A"],"default":"A","x":1,"aliases":["F","m.G"]}},{"name":"f","type":"E","default":"A"}]}',
     ),
     (
-        '{"aliases":["b"],"fields":[{"order":"descending","aliases":["c"],"default":null,"name":"a","doc":"d",'
+        '{"aliases":["b"],"fields":[{"order":"descending","aliases":["c"],'
+        '"default":null,"name":"a","doc":"d",'
         '"type":["null","int"],"p":{"z":1,"a":2}}],"doc":"of R","name":"R","type":"record"}',
         '{"type":"record","name":"R","doc":"of R","fields":[{"name":"a","type":["null","int"],"doc":"d",'
         '"default":null,"order":"descending","aliases":["c"],"p":{"z":1,"a":2}}],"aliases":["b"]}',
     ),
     (
-        '{"type":"record","name":"n.R","fields":[{"name":"a","type":{"type":"fixed","name":"F","namespace":"","size":2}}]}',
+        '{"type":"record","name":"n.R","fields":[{"name":"a",'
+        '"type":{"type":"fixed","name":"F","namespace":"","size":2}}]}',
         '{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":{"type":"fixed","name":"F",'
         '"namespace":"","size":2}}]}',
     ),
@@ -96,7 +100,8 @@ INVALID = [
         "none of the union",
     ),
     (
-        '{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array","items":"int"},"default":{}}]}',
+        '{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array",'
+        '"items":"int"},"default":{}}]}',
         "not an array",
     ),
     ('{"type":"enum","name":"E"}', "symbols is a list"),
@@ -107,7 +112,8 @@ INVALID = [
     ('{"type":"fixed","name":"F","size":-1}', "size"),
     ('{"type":"fixed","name":"F","size":true}', "size"),
     (
-        '[{"type":"fixed","name":"F","size":1},{"type":"record","name":"G","fields":[{"name":"a","type":{"type":"fixed","name":"F","size":1}}]}]',
+        '[{"type":"fixed","name":"F","size":1},{"type":"record",'
+        '"name":"G","fields":[{"name":"a","type":{"type":"fixed","name":"F","size":1}}]}]',
         "defined already",
     ),
     ('{"type":"fixed","name":"int","size":1}', "defined already"),
