@@ -59,6 +59,10 @@ UNREADABLE = [
     ('{"keytype":"SCHEMA","subject":7,"version":1}', '{"id":5,"schema":"\\"int\\""}'),
     ('{"keytype":"MODE"}', '{"mode":"NONSENSE"}'),
     ('{"keytype":"CONFIG"}', '{"compatibilityLevel":"NONSENSE"}'),
+    (
+        '{"keytype":"CONFIG","subject":"u"}',
+        '{"alias":{},"overrideRuleSet":{"domainRules":[1]},"defaultMetadata":1}',
+    ),
     ('{"keytype":"DELETE_SUBJECT","subject":"u"}', '{"version":"x"}'),
     ('{"keytype":"NEW_KIND","subject":"u"}', "{}"),
     ('{"keytype":"NOOP","magic":0}', '{"highestIds":{".":-1,"x":"y"}}'),
@@ -125,6 +129,7 @@ def test_what_does_not_parse_is_skipped():
     state = replayed(*CONFLUENT, *UNREADABLE).state
 
     assert "u" not in state.subjects
+    assert state.configs["u"] == {}
     assert lookup.highest_id(state) == 3
     state.replay(None, b"{}")
     state.replay(b"\xff", b"\xff")

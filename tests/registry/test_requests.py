@@ -470,6 +470,7 @@ def test_settings_are_inherited(world):
         ([], 422),
         ({"normalize": 1}, 422),
         ({"alias": {}}, 422),
+        ({"overrideRuleSet": {"domainRules": [1]}}, 42210),
         ({"compatibilityPolicy": "x"}, 422),
     ],
 )

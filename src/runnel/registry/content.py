@@ -54,14 +54,15 @@ class Content:
     @cached_property
     def guid(self) -> str:
         """A UUID made from everything that the content consists of."""
-        digest = hashlib.md5(self.text.encode(), usedforsecurity=False)
-        for one in self.references:
-            digest.update(f"{one.name}{one.subject}{one.version}".encode())
+        references = "".join(f"{one.name}{one.subject}{one.version}" for one in self.references)
+        # Escapes of JSON may be halves of surrogate pairs.
+        text = (self.text + references).encode(errors="surrogatepass")
+        digest = hashlib.md5(text, usedforsecurity=False)
         for part in (self.metadata, self.rule_set):
             if part is not None:
                 digest.update(canonical(part).encode())
-        text = digest.hexdigest()
-        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        found = digest.hexdigest()
+        return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))
 
     def key_of(self, identity: str) -> bytes:
         """A digest that is equal for contents that are the same, given the identity of the text."""
@@ -95,7 +96,7 @@ def parse_content(given: Any) -> Content:
         text,
         _references(given.get("references")),
         _metadata(given.get("metadata")),
-        _rule_set(given.get("ruleSet")),
+        parse_rule_set(given.get("ruleSet")),
     )
 
 
@@ -122,7 +123,8 @@ def _metadata(given: Any) -> Json | None:
     return given
 
 
-def _rule_set(given: Any) -> Json | None:
+def parse_rule_set(given: Any) -> Json | None:
+    """The rules of a schema or of settings. Raises RegistryError."""
     if given is None:
         return None
     if not isinstance(given, dict):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.registry.content import Content, Reference, parse_content
+from runnel.registry.content import Content, Reference, parse_content, parse_rule_set
 from runnel.registry.errors import RegistryError
 from runnel.registry.format import InvalidSchema, ParsedSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
@@ -175,7 +175,7 @@ class RegistryState:
             self.configs.pop(subject, None)
             return
         shown = (LEVEL, *CONFIG_FIELDS)
-        self.configs[subject] = {name: value[name] for name in shown if value.get(name) is not None}
+        self.configs[subject] = {name: value[name] for name in shown if _is_usable(name, value.get(name))}
 
     def _replay_mode(self, key: Key, value: Value | None) -> None:
         subject = None if key.subject is None else normalized(key.subject)
@@ -295,6 +295,16 @@ def _version(subject: str, number: int, value: Value) -> Version | None:
     except RegistryError:
         return None
     return Version(subject, number, schema_id, content, is_deleted=value.get("deleted") is True)
+
+
+def _is_usable(name: str, value: Any) -> bool:
+    """Is a setting of the type that it should have?"""
+    if not name.endswith(("Metadata", "RuleSet")):
+        return isinstance(value, str | bool)
+    try:
+        return isinstance(value, dict) and (name.endswith("Metadata") or parse_rule_set(value) is not None)
+    except RegistryError:
+        return False
 
 
 def _drop(index: Any, key: Any, place: tuple[str, int]) -> None:
