@@ -40,11 +40,11 @@ class Visitor:
         path: str,
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str | None] | None = None,
+        body: str | None = None,
     ) -> Reply:
         sent: dict[str, str | None] = {"Host": f"{self.host}:{self.port}", "Accept": "text/html"}
         if self.cookies:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        body = None
         if form is not None:
             body = urlencode(form)
             sent |= {"Content-Type": "application/x-www-form-urlencoded", "Origin": self.origin}
@@ -56,7 +56,7 @@ class Visitor:
                 if value is not None:
                     connection.putheader(name, value)
             if body is not None:
-                connection.putheader("Content-Length", str(len(body)))
+                connection.putheader("Content-Length", str(len(body.encode())))
             connection.endheaders(None if body is None else body.encode())
             response = connection.getresponse()
             received = {name.lower(): value for name, value in response.getheaders()}

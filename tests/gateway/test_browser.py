@@ -44,6 +44,7 @@ PAGES = {
     "settings/1?q=retention": "log.retention.ms",
     "transactions": "Transactional ids",
     "pipelines": "No reports yet",
+    "schemas": "No schemas yet",
     "alerts": "not evaluated yet",
     "dead-letters": "orders.dead-letters",
     "dead-letters/orders.dead-letters": "not JSON",

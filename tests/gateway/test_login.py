@@ -6,36 +6,13 @@ from runnel.gateway.options import GatewayOptions
 from runnel.gateway.sessions import needs_login
 from runnel.testing import Broker
 from tests.gateway.gateways import Visitor, serving
-
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-PASSWORDS = {"admin": "admin-of-a-test", "anna": "anna-of-a-test"}
+from tests.gateway.secured_broker import PASSWORDS, secured_broker
 
 
 @pytest.fixture(scope="module")
 def secured():
-    users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
-    own = f'username="admin" password="{PASSWORDS["admin"]}"'
-    settings = {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "security.inter.broker.protocol": "SASL_PLAINTEXT",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:admin",
-    }
-    with Broker(settings, security_protocol="SASL_PLAINTEXT") as broker:
-        with broker.client(properties=properties("admin")) as client:
-            client.create_topic("secret", partitions=1)
+    with secured_broker() as broker:
         yield broker
-
-
-def properties(user: str) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": PASSWORDS[user],
-    }
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ PAGES = {
     "/console/transactions": "Transactional ids",
     "/console/dead-letters": "No dead letters",
     "/console/pipelines": "No reports yet",
+    "/console/schemas": "No schemas yet",
 }
 
 

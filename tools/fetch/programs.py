@@ -8,6 +8,8 @@ NAMES = {
     "java": "Java (java, version 17 or newer)",
     "mvn": "Maven (mvn)",
     "go": "Go (go)",
+    "node": "Node.js (node)",
+    "npm": "Node.js's npm (npm)",
     "cc": "a C compiler (cc)",
 }
 

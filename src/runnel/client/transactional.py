@@ -11,13 +11,22 @@ from contextlib import asynccontextmanager
 from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
-from runnel.client.errors import ClientError
+from runnel.client.errors import BrokerError, ClientError
 from runnel.client.producer import DELIVERY_TIMEOUT_S, Producer
 from runnel.client.transactions import Transactions
+from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 TIMEOUT_MS = 60_000
 """The default transaction timeout."""
+
+FENCED = {
+    # The coordinator has aborted the transaction of a producer that it fenced.
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+}
 
 
 class TransactionalProducer(Producer):
@@ -143,3 +152,12 @@ class TransactionalProducer(Producer):
             assert self._identity is not None
             await self._transactions.add_partitions(self.transactional_id, self._identity, new)
         self._added_partitions.update(new)
+
+
+def is_fenced(error: BaseException | None) -> bool:
+    """Whether an error, or what it followed from, is that of a fenced producer."""
+    while error is not None:
+        if isinstance(error, BrokerError) and error.error in FENCED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False

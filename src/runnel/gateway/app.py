@@ -10,6 +10,7 @@ from starlette.routing import Mount, Route
 from runnel.gateway.console.routes import console_routes
 from runnel.gateway.guard import Guard
 from runnel.gateway.options import GatewayOptions
+from runnel.gateway.registry.routes import RegistryApp
 from runnel.gateway.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -36,10 +37,17 @@ class Gateway:
         ]
         app = Starlette(routes=routes)
         app.state.gateway = self
-        self._app = Guard(app, options.allowed_hosts)
+        self._pages = app
+        self.registry = RegistryApp(options, self.sessions)
+        self._app = Guard(self._dispatch, options.allowed_hosts)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         await self._app(scope, receive, send)
+
+    async def _dispatch(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        # The registry splits paths before it decodes them.
+        app = self.registry if self.registry.serves(scope["path"]) else self._pages
+        await app(scope, receive, send)
 
     def stop_streams(self) -> None:
         """End all streams; they would keep a stopping server waiting."""
@@ -49,6 +57,7 @@ class Gateway:
         """Close all connections to brokers."""
         self.stop_streams()
         await self.sessions.close()
+        self.registry.close()
 
 
 async def _root(request: "Request") -> "Response":

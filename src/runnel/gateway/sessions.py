@@ -88,6 +88,10 @@ class Sessions:
             session.touch()
         return session
 
+    def is_open(self, token: str) -> bool:
+        """Has the session of a token not ended?"""
+        return token in self._by_token
+
     async def login(self, mechanism: str, username: str, password: str) -> str:
         """Connect with these credentials; returns the token of a new session. Raises LoginFailed."""
         if mechanism not in MECHANISMS:

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.errors import BrokerError, ClientError, TimedOut
 from runnel.client.offsets import READ_COMMITTED, end_offsets, start_offsets
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
-from runnel.client.transactional import TransactionalProducer
+from runnel.client.transactional import TransactionalProducer, is_fenced
+from runnel.gateway.own_topics import create_if_missing
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.observe.alerts.silences import Silence
@@ -24,17 +24,10 @@ from runnel.observe.alerts.silences import Silence
 TOPIC = "__runnel_alerts"
 PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-alerts"
-REPLICAS_MAX = 3
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 TRANSACTION_TIMEOUT_MS = 10_000
 DELIVERY_TIMEOUT_S = 10.0
 TAIL_PAUSE_S = 1.0
-
-FENCED = {
-    ErrorCode.PRODUCER_FENCED,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-}
 
 log = logging.getLogger("runnel.alerts")
 
@@ -141,7 +134,7 @@ class StateTopic:
         except ClientError as error:
             # Whether this producer may continue is unknown; initializing it again might fence a successor.
             await self.release()
-            if _is_fenced(error):
+            if is_fenced(error):
                 raise Fenced(str(error)) from None
             raise
 
@@ -154,19 +147,7 @@ class StateTopic:
 
 async def prepare(cluster: Cluster) -> None:
     """Create the topic unless it exists."""
-    try:
-        await cluster.refresh([TOPIC])
-        await cluster.leader(PARTITION)
-        return
-    except BrokerError as error:
-        if error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-    replicas = min(REPLICAS_MAX, len(cluster.nodes)) or -1
-    try:
-        await Admin(cluster).create_topic(TOPIC, partitions=1, replication_factor=replicas, settings=SETTINGS)
-    except BrokerError as failure:
-        if failure.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+    await create_if_missing(cluster, TOPIC, SETTINGS)
 
 
 async def read_records(cluster: Cluster) -> dict[str, str]:
@@ -210,12 +191,3 @@ def object_of(text: str | None) -> dict[str, object]:
 async def _close(producer: TransactionalProducer) -> None:
     with suppress(ClientError):
         await producer.close()
-
-
-def _is_fenced(error: BaseException | None) -> bool:
-    """Whether it, or what it followed from, is the error of a fenced producer."""
-    while error is not None:
-        if isinstance(error, BrokerError) and error.error in FENCED:
-            return True
-        error = error.__cause__ or error.__context__
-    return False

@@ -32,6 +32,7 @@ from runnel.gateway.console.message_reading import (
 from runnel.gateway.console.message_view import commands_of, decoded, editable, headers_text, row_of
 from runnel.gateway.console.pages import NO_STORE, Content, Refused, Visit
 from runnel.gateway.console.topic import find_topic, refuse_internal
+from runnel.gateway.registry.decoding import decoded_by_registry
 from runnel.model.ids import TopicPartition
 
 LIMIT = 50
@@ -138,11 +139,16 @@ async def message(visit: Visit) -> Response:
     found = await read_one(source, TopicPartition(name, partition), offset)
     if found is None:
         raise Refused(f"there is no message at offset {offset} of {name}-{partition} (any more)", 404)
-    kind, text = decoded(found.value, visit.query.get("as", ""))
+    wanted = visit.query.get("as", "")
+    kind, text = decoded(found.value, wanted)
+    registered = await decoded_by_registry(visit.gateway.registry.store_of(visit.cluster), found.value)
+    if registered is not None and wanted in ("", "schema"):
+        kind, text = "schema", registered.text
     key_kind, key_text = decoded(found.key, "")
     html = visit.render(
         "message.html",
         message=found,
+        registered=registered,
         kind=kind,
         text=text,
         key_kind=key_kind,

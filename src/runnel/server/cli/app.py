@@ -13,6 +13,7 @@ from runnel.server.cli import (
     produce,
     quota,
     role,
+    schema,
     security,
     storage,
     tenant,
@@ -36,6 +37,7 @@ app.command("gateway", rich_help_panel=BROKER)(gateway.gateway)
 app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=RECORDS)
+app.add_typer(schema.app, name="schema", rich_help_panel=RECORDS)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=ADMINISTRATION)
 app.command("top", rich_help_panel=ADMINISTRATION)(top.top)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)

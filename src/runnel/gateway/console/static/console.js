@@ -143,7 +143,7 @@
   }
 
   // Keys: g and a letter goes somewhere, / searches, j and k move, Enter opens.
-  const PLACES = { o: "/console/", t: "/console/topics", g: "/console/groups", b: "/console/brokers", s: "/console/settings", x: "/console/transactions", d: "/console/dead-letters", a: "/console/alerts", p: "/console/pipelines" };
+  const PLACES = { o: "/console/", t: "/console/topics", g: "/console/groups", b: "/console/brokers", s: "/console/settings", x: "/console/transactions", d: "/console/dead-letters", a: "/console/alerts", p: "/console/pipelines", c: "/console/schemas" };
   let waitsForPlace = false;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || dialog?.open) return;

@@ -1,0 +1,26 @@
+"""Limits of the registry's HTTP API."""
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+"""A schema of the largest size, escaped, with metadata and rules."""
+
+BODY_S = 30.0
+"""To receive a body."""
+
+WRITE_S = 15.0
+"""For a change, with all its attempts: other gateways may write at the same time, each fencing the others.
+Clients wait longer."""
+
+ATTEMPT_PAUSE_S = 0.02
+ATTEMPT_PAUSE_MAX_S = 0.5
+
+FRESH_S = 0.1
+"""How old the state may be that a request reads; what it does not find is looked for in the topic."""
+
+CHECKS_S = 20.0
+"""For all checks of compatibility of a request, each of which takes about a second at most."""
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""After which the broker ends the transaction of a gateway that was killed."""
+
+WORKERS = 2
+"""Threads that parse and compare schemas."""

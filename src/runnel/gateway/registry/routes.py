@@ -1,0 +1,217 @@
+"""Requests over HTTP to operations, and what they lead to back to responses.
+
+Names of subjects are percent-encoded as a whole and may contain slashes: paths are split before they are
+decoded.
+"""
+
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+from weakref import WeakKeyDictionary
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from runnel import __version__
+from runnel.client.cluster import Cluster
+from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
+from runnel.gateway.registry.clients import Clients, NotAuthenticated
+from runnel.gateway.registry.handlers import OPERATIONS, Call, Operation
+from runnel.gateway.registry.limits import BODY_BYTES_MAX, BODY_S
+from runnel.gateway.registry.store import Store, Workers
+from runnel.model.errors import ErrorCode
+from runnel.registry.errors import RegistryError
+from runnel.registry.names import context_named
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from runnel.gateway.options import GatewayOptions
+    from runnel.gateway.sessions import Sessions
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+ACCEPTED_TYPES = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json", "")
+ROOTS = frozenset(operation.path.split("/")[1] for operation in OPERATIONS) | {"v1"}
+DENIED = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+log = logging.getLogger("runnel.registry")
+
+
+class Refused(RegistryError):
+    """A request that does not reach the registry; its code is an HTTP status."""
+
+
+class RegistryApp:
+    """The registry as an ASGI application."""
+
+    def __init__(self, options: "GatewayOptions", sessions: "Sessions") -> None:
+        self._options = options
+        self._clients = Clients(options, sessions)
+        self._workers = Workers()
+        self._stores: WeakKeyDictionary[Cluster, Store] = WeakKeyDictionary()
+
+    def serves(self, path: str) -> bool:
+        """Is a path one of the registry's?"""
+        return path.removeprefix("/").partition("/")[0] in ROOTS
+
+    def store_of(self, cluster: Cluster) -> Store:
+        """The registry as the principal of a client reads it."""
+        store = self._stores.get(cluster)
+        if store is None:
+            store = self._stores[cluster] = Store(cluster, self._workers)
+        return store
+
+    def close(self) -> None:
+        """End its threads."""
+        self._workers.close()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except ClientDisconnect:
+            return
+        except RegistryError as error:
+            response = _error(error.status, error.code, error.message)
+        except NotAuthenticated as error:
+            response = _error(401, 40101, str(error))
+            response.headers["www-authenticate"] = 'Basic realm="runnel"'
+        except ClientError as error:
+            response = _client_error(error)
+        except Exception:
+            log.exception("a request to the registry failed")
+            response = _error(500, 50001, "Error in the backend data store")
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
+        parts = [_decoded(part) for part in raw_path.decode("latin-1").strip("/").split("/")]
+        context = ""
+        if parts[0] == "contexts" and len(parts) > 2:
+            context, parts = context_named(parts[1]), parts[2:]
+        cluster = await self._clients.of(request.headers.get("authorization"))
+        if parts[0] == "v1" and not context:
+            return await _metadata(request.method, parts, cluster)
+        operation, names = matched(request.method, parts)
+        if operation.write is not None and self._options.read_only:
+            raise Refused(403, "this gateway is read-only")
+        call = _call(request, names, context, await _body(request))
+        return await self._carry_out(operation, call, self.store_of(cluster))
+
+    async def _carry_out(self, operation: Operation, call: Call, store: Store) -> Response:
+        write, read = operation.write, operation.read
+        if write is not None:
+            found = await store.write(lambda state, verdicts: write(state, verdicts, call))
+        else:
+            assert read is not None
+            found = await store.read(lambda state, verdicts: read(state, verdicts, call))
+        if found is None:
+            return Response(status_code=204)
+        if operation.is_text:
+            return Response(found.encode(errors="replace"), media_type=MEDIA_TYPE)
+        return _json(found)
+
+
+def matched(method: str, parts: list[str]) -> tuple[Operation, dict[str, str]]:
+    """The operation of a method and a path, and the names in its path. Raises RegistryError."""
+    allowed = []
+    for operation in OPERATIONS:
+        names = _names(operation.path.split("/")[1:], parts)
+        if names is not None:
+            if operation.method == method or (method == "HEAD" and operation.method == "GET"):
+                return operation, names
+            allowed.append(operation.method)
+    if allowed:
+        raise Refused(405, f"HTTP 405 Method Not Allowed; allowed are {', '.join(allowed)}")
+    raise Refused(404, "HTTP 404 Not Found")
+
+
+def _names(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
+    if len(pattern) != len(parts):
+        return None
+    names = {}
+    for wanted, given in zip(pattern, parts, strict=True):
+        if wanted.startswith("{"):
+            names[wanted[1:-1]] = given
+        elif wanted != given:
+            return None
+    return names
+
+
+def _decoded(part: str) -> str:
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise Refused(400, "the path is not UTF-8") from None
+
+
+def _call(request: Request, names: dict[str, str], context: str, body: Any) -> Call:
+    pairs = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    keys, values = ([value for name, value in pairs if name == wanted] for wanted in ("key", "value"))
+    properties = tuple(zip(keys, values, strict=False))
+    return Call(names, dict(pairs), properties, body, "" if context == "." else context)
+
+
+async def _body(request: Request) -> Any:
+    if request.method in ("GET", "HEAD", "DELETE"):
+        return None
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in ACCEPTED_TYPES:
+        raise Refused(415, f"HTTP 415 Unsupported Media Type; send {MEDIA_TYPE} or application/json")
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                data += part
+                if len(data) > BODY_BYTES_MAX:
+                    raise Refused(413, f"the body has more than {BODY_BYTES_MAX} bytes")
+    except TimeoutError:
+        raise Refused(408, f"the body was not received within {BODY_S:g} s") from None
+    try:
+        return json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON") from None
+
+
+async def _metadata(method: str, parts: list[str], cluster: Cluster) -> Response:
+    if parts[1:2] != ["metadata"] or len(parts) > 3:
+        raise Refused(404, "HTTP 404 Not Found")
+    if method not in ("GET", "HEAD"):
+        raise Refused(405, "HTTP 405 Method Not Allowed; allowed are GET")
+    match parts[2:]:
+        case ["id"]:
+            await cluster.retry(lambda: cluster.refresh([]))
+            return _json({"id": "", "scope": {"path": [], "clusters": {"kafka-cluster": cluster.cluster_id}}})
+        case ["version"]:
+            return _json({"version": __version__, "commitId": ""})
+    raise Refused(404, "HTTP 404 Not Found")
+
+
+# Responses.
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    body = json.dumps(value, separators=(",", ":"))
+    return Response(body, status, media_type=MEDIA_TYPE)
+
+
+def _error(status: int, code: int, message: str) -> Response:
+    return _json({"error_code": code, "message": message}, status)
+
+
+def _client_error(error: ClientError) -> Response:
+    if isinstance(error, AuthenticationFailed):
+        return _error(401, 40101, str(error))
+    if isinstance(error, BrokerError) and error.error in DENIED:
+        return _error(403, 40301, str(error))
+    if error.retriable:
+        response = _error(503, 50002, str(error))
+        response.headers["retry-after"] = "1"
+        return response
+    return _error(500, 50001, f"Error in the backend data store: {error}")

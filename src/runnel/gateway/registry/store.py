@@ -1,0 +1,193 @@
+"""The topic `_schemas`: its replay, and the transactions that change it.
+
+All gateways use one transactional id, which is their lock: initializing it fences the others.
+
+    initialize → replay to the end → decide → produce, commit → replay → respond
+
+A commit proves that no other gateway has written since the decision. A fenced one begins again.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from runnel.client.cluster import Cluster
+from runnel.client.errors import BrokerError, ClientError
+from runnel.client.offsets import READ_COMMITTED, end_offsets
+from runnel.client.reader import Reader
+from runnel.client.transactional import TransactionalProducer, is_fenced
+from runnel.gateway.own_topics import create_if_missing, exists
+from runnel.gateway.registry.limits import (
+    ATTEMPT_PAUSE_MAX_S,
+    ATTEMPT_PAUSE_S,
+    CHECKS_S,
+    FRESH_S,
+    TRANSACTION_TIMEOUT_MS,
+    WORKERS,
+    WRITE_S,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from runnel.registry.checks import Unchecked, Verdicts, not_comparable
+from runnel.registry.decision import Decision
+from runnel.registry.errors import RegistryError
+from runnel.registry.records import TOPIC, Record
+from runnel.registry.state import RegistryState
+
+T = TypeVar("T")
+
+PARTITION = TopicPartition(TOPIC, 0)
+TRANSACTIONAL_ID = "runnel-schema-registry"
+SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
+
+
+class Workers:
+    """Threads for parsing and comparing, and the verdicts of all comparisons of a gateway."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="registry")
+        self.verdicts = Verdicts()
+        self.writing = asyncio.Lock()
+        """Writers of one gateway wait for each other instead of fencing each other."""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Call a function in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def check(self, unchecked: Unchecked) -> None:
+        """Carry out checks; those for which there is no time are answered as not comparable."""
+        deadline_s = asyncio.get_running_loop().time() + CHECKS_S
+        for check in unchecked.checks:
+            if asyncio.get_running_loop().time() < deadline_s:
+                findings = await self.run(check.run)
+            else:
+                findings = [not_comparable(f"comparing all versions takes more than {CHECKS_S:g} s")]
+            self.verdicts.add(check, findings)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Store:
+    """The registry as one principal reads and writes it."""
+
+    def __init__(self, cluster: Cluster, workers: Workers) -> None:
+        self._cluster = cluster
+        self._workers = workers
+        self._state = RegistryState()
+        self._position = 0
+        self._refreshed_s = float("-inf")
+        self._state_lock = asyncio.Lock()
+        """Held while the state changes, and while a request is decided against it."""
+
+    async def read(self, query: Callable[[RegistryState, Verdicts], T]) -> T:
+        """The result of a query; one that finds nothing is repeated with all records of the topic."""
+        is_fresh = await self._refresh(FRESH_S)
+        try:
+            return await self._decide(query)
+        except RegistryError as error:
+            if error.status != 404 or is_fresh:
+                raise
+        await self._refresh(0.0)
+        return await self._decide(query)
+
+    async def write(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
+        """Carry out what a request leads to."""
+        try:
+            async with asyncio.timeout(WRITE_S + CHECKS_S):
+                return await self._write(decide)
+        except TimeoutError:
+            raise RegistryError(50002, "the registry was changed by others for too long; try again") from None
+
+    async def _write(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
+        await self._refresh(0.0)
+        # Most requests register what is registered already: these, and refusals, need no transaction.
+        decision = await self._decide(decide)
+        if not decision.records:
+            return decision.response
+        pause_s = ATTEMPT_PAUSE_S
+        while True:
+            async with self._workers.writing:
+                try:
+                    return await self._attempt(decide)
+                except ClientError as error:
+                    if not is_fenced(error):
+                        raise
+            await asyncio.sleep(random.uniform(0, pause_s))
+            pause_s = min(2 * pause_s, ATTEMPT_PAUSE_MAX_S)
+
+    async def _attempt(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
+        await create_if_missing(self._cluster, TOPIC, SETTINGS)
+        producer = TransactionalProducer(
+            self._cluster, TRANSACTIONAL_ID, timeout_ms=TRANSACTION_TIMEOUT_MS, delivery_timeout_s=WRITE_S
+        )
+        try:
+            async with producer.transaction():
+                await self._refresh(0.0)
+                decision = await self._decide(decide)
+                await _send(producer, decision.records)
+        finally:
+            with suppress(ClientError):
+                await producer.close()
+        if decision.records:
+            await self._refresh(0.0)
+        return decision.response
+
+    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
+        while True:
+            try:
+                async with self._state_lock:
+                    return await self._workers.run(lambda: decide(self._state, self._workers.verdicts))
+            except Unchecked as unchecked:
+                await self._workers.check(unchecked)
+
+    # Replay.
+
+    async def _refresh(self, age_max_s: float) -> bool:
+        """Replay all committed records unless that was done a moment ago; returns whether it was done."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._refreshed_s < age_max_s:
+            return False
+        async with self._state_lock:
+            end_offset = await self._end_offset()
+            if end_offset < self._position:
+                # The topic was deleted and created again.
+                self._state, self._position = RegistryState(), 0
+            if end_offset > self._position:
+                await self._replay(end_offset)
+            self._refreshed_s = now_s
+        return True
+
+    async def _end_offset(self) -> int:
+        try:
+            # Looking for offsets of a topic that does not exist would be retried.
+            if not self._position and not await exists(self._cluster, TOPIC):
+                return 0
+            ends = await end_offsets(self._cluster, [PARTITION], isolation=READ_COMMITTED)
+        except BrokerError as error:
+            if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return 0
+            raise
+        return ends[PARTITION]
+
+    async def _replay(self, end_offset: int) -> None:
+        async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
+            await reader.assign({PARTITION: self._position})
+            async for message in reader.messages(until={PARTITION: end_offset}):
+                self._state.replay(message.key, message.value)
+                self._position = message.offset + 1
+        # Markers of transactions have offsets too; the reader may be further, at records not replayed.
+        self._position = end_offset
+
+
+async def _send(producer: TransactionalProducer, records: Sequence[Record]) -> None:
+    sent = [await producer.send(TOPIC, one.value, key=one.key, partition=0) for one in records]
+    await producer.flush()
+    results = await asyncio.gather(*sent, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

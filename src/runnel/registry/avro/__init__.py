@@ -1,0 +1,12 @@
+"""Avro: parsing, printing, and schema resolution.
+
+parser.py: text → model.py → printer.py: text; compatibility.py compares two schemas.
+"""
+
+from runnel.registry.avro.schema import AvroFormat
+
+FORMAT = AvroFormat(is_strict=True)
+"""For new schemas."""
+
+STORED_FORMAT = AvroFormat(is_strict=False)
+"""For stored ones: other registries have accepted names and defaults that are not valid."""

@@ -1,0 +1,89 @@
+"""Checks of compatibility, apart from the decisions that need them: they may take long.
+
+A decision looks its checks up in `Verdicts`; what is missing there is raised as `Unchecked`, is carried out
+elsewhere, and the request is decided again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from runnel.registry.format import Incompatibility, InvalidSchema, ReferencedSchema
+from runnel.registry.formats import STORED_FORMATS
+
+VERDICTS_MAX = 4000
+NOT_COMPARABLE = "NOT_COMPARABLE"
+SCHEMA_TYPE_CHANGED = "SCHEMA_TYPE_CHANGED"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A schema with all that it refers to."""
+
+    type: str
+    text: str
+    references: tuple[ReferencedSchema, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Can data of the writer be read with the reader?"""
+
+    reader: Side
+    writer: Side
+
+    def run(self) -> list[Incompatibility]:
+        """Carry it out."""
+        if self.reader.type != self.writer.type:
+            message = f"the type changes from {self.writer.type} to {self.reader.type}"
+            return [Incompatibility(SCHEMA_TYPE_CHANGED, "/", message)]
+        try:
+            reader, writer = (
+                STORED_FORMATS[side.type].parse(side.text, side.references)
+                for side in (self.reader, self.writer)
+            )
+            return reader.incompatibilities(writer)
+        except InvalidSchema as error:
+            return [not_comparable(str(error))]
+
+
+def not_comparable(reason: str) -> Incompatibility:
+    """The finding of a check that could not be carried out."""
+    return Incompatibility(NOT_COMPARABLE, "/", f"the schemas cannot be compared: {reason}")
+
+
+class Unchecked(Exception):
+    """Checks that a decision needs."""
+
+    def __init__(self, checks: Sequence[Check]) -> None:
+        super().__init__(f"{len(checks)} checks are to be carried out")
+        self.checks = checks
+
+
+class Verdicts:
+    """Findings of checks that were carried out; the most recent ones are kept."""
+
+    def __init__(self) -> None:
+        self._findings: OrderedDict[Check, list[Incompatibility]] = OrderedDict()
+
+    def add(self, check: Check, findings: list[Incompatibility]) -> None:
+        """A check was carried out."""
+        self._findings[check] = findings
+        # More than a decision needs must be kept, or it would never be made.
+        while len(self._findings) > VERDICTS_MAX:
+            self._findings.popitem(last=False)
+
+    def of(self, checks: Iterable[Check]) -> list[list[Incompatibility]]:
+        """The findings of checks; raises Unchecked."""
+        wanted = list(checks)
+        missing = [check for check in wanted if check not in self._findings]
+        if missing:
+            raise Unchecked(missing)
+        return [self._findings[check] for check in wanted]
+
+
+class ImmediateVerdicts(Verdicts):
+    """Carries out checks when they are asked for."""
+
+    def of(self, checks: Iterable[Check]) -> list[list[Incompatibility]]:
+        return [check.run() for check in checks]

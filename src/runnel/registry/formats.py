@@ -1,0 +1,18 @@
+"""The formats of schemas by their names."""
+
+from collections.abc import Mapping
+
+from runnel.registry import avro
+from runnel.registry.format import SchemaFormat
+
+AVRO = "AVRO"
+JSON = "JSON"
+PROTOBUF = "PROTOBUF"
+
+FORMATS: Mapping[str, SchemaFormat] = {
+    AVRO: avro.FORMAT,
+}
+"""For new schemas."""
+
+STORED_FORMATS: Mapping[str, SchemaFormat] = {**FORMATS, AVRO: avro.STORED_FORMAT}
+"""For schemas that a registry has accepted, possibly another one by other rules."""

@@ -1,0 +1,70 @@
+"""The topic `_schemas`: what Confluent's registry wrote is read, extended, and stays readable for it."""
+
+import json
+
+from runnel.client.admin import Admin
+from runnel.gateway.options import GatewayOptions
+from runnel.gateway.registry.store import SETTINGS
+from runnel.model.configs import ResourceType
+from runnel.testing import Broker
+from tests.gateway.gateways import serving
+from tests.gateway.registry.calls import call, register
+from tests.registry.test_replay import CONFLUENT, KARAPACE
+
+KEY_TYPES = {"SCHEMA", "CONFIG", "MODE", "NOOP", "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT"}
+"""What Confluent's reader knows; it fails at others."""
+
+
+def records_of(broker: Broker) -> list[tuple[bytes, bytes | None]]:
+    with broker.client() as client:
+        return [(message.key or b"", message.value) for message in client.read("_schemas")]
+
+
+def test_a_topic_of_confluent_is_read_extended_and_stays_readable():
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
+            for name, text in (*CONFLUENT, *KARAPACE):
+                client.send("_schemas", None if text is None else text.encode(), key=name.encode())
+        with serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+            assert call(visitor, "GET", "/subjects")[1] == [":.c:x", "k", "orders-value"]
+            assert call(visitor, "GET", "/subjects/orders-value/versions/latest")[1]["schema"] == '"bytes"'
+            assert register(visitor, "new", '"long"')["id"] == 10
+            assert register(visitor, "known", '"string"')["id"] == 1
+            assert call(visitor, "DELETE", "/subjects/k")[1] == [1]
+            assert call(visitor, "DELETE", "/subjects/k?permanent=true")[1] == [1]
+        found = records_of(broker)
+    added = found[len(CONFLUENT) + len(KARAPACE) :]
+    for key, value in added:
+        fields = json.loads(key)
+        assert fields["keytype"] in KEY_TYPES
+        # Confluent's order, which compaction compares, or the form in which the record was found.
+        in_order = [name for name in ("keytype", "subject", "version", "magic") if name in fields]
+        is_known = key.decode() in {known for known, _ in KARAPACE}
+        assert is_known or key == json.dumps({n: fields[n] for n in in_order}, separators=(",", ":")).encode()
+        assert value is None or isinstance(json.loads(value), dict)
+    registered = [json.loads(value) for key, value in added if b'"new"' in key and value]
+    assert registered == [{"subject": "new", "version": 1, "id": 10, "schema": '"long"', "deleted": False}]
+
+
+def test_the_topic_is_created_compacted_with_one_partition(plain_broker, registry):
+    register(registry, "created", '"int"')
+
+    with plain_broker.client() as client:
+        topic = client.run(lambda cluster: Admin(cluster).topic("_schemas"))
+        settings = client.run(lambda cluster: Admin(cluster).settings(ResourceType.TOPIC, "_schemas"))
+    assert len(topic.partitions) == 1
+    assert {one.name: one.value for one in settings}["cleanup.policy"] == "compact"
+
+
+def test_a_topic_that_was_deleted_is_an_empty_registry():
+    with Broker() as broker, serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+        register(visitor, "a", '"int"')
+        register(visitor, "b", '"long"')
+        with broker.client() as client:
+            client.run(lambda cluster: Admin(cluster).delete_topic("_schemas"))
+
+        found = register(visitor, "c", '"string"')
+
+        assert found["id"] == 1
+        assert call(visitor, "GET", "/subjects")[1] == ["c"]
