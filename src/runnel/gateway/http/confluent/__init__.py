@@ -1,0 +1,1 @@
+"""The useful part of the API of Confluent's REST proxy."""

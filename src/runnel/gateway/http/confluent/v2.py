@@ -1,0 +1,3 @@
+"""Version 2."""
+
+MEDIA_TYPE = "application/vnd.kafka.v2+json"
