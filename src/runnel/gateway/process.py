@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,9 +51,20 @@ def run(
         where = "the given socket" if address is None else f"{address[0]}:{address[1]}"
         print(f"error: cannot listen on {where}: {error.strerror or error}", file=sys.stderr)
         return FAILED
+    try:
+        check_certificate(options)
+    except (OSError, ssl.SSLError) as error:
+        print(f"error: the certificate or key for HTTPS cannot be used: {error}", file=sys.stderr)
+        return FAILED
     with asyncio.Runner(loop_factory=fastest_loop) as runner:
         runner.run(_serve(options, listening))
     return 0
+
+
+def check_certificate(options: GatewayOptions) -> None:
+    """Raise an error unless the files of a certificate and its key fit together, if there are any."""
+    if options.tls_certificate is not None:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_certificate, options.tls_key)
 
 
 def open_socket(host: str, port: int) -> socket.socket:

@@ -5,6 +5,9 @@ it does not read: `runnel.abort` in the extensions of a scope closes the connect
 """
 
 import asyncio
+import socket
+import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,6 +24,14 @@ TOO_LARGE = (
     b"content-type: application/problem+json\r\nconnection: close\r\ncontent-length: 57\r\n\r\n"
     b'{"status":431,"title":"Request Header Fields Too Large"}\n'
 )
+
+
+def drop(transport: asyncio.Transport) -> None:
+    """Close a connection with what is not sent, also in the kernel."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -56,7 +67,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_in_head = self._began_now = True
         self._head_bytes = 0
         super().on_message_begin()
-        cast("dict[str, Any]", self.scope)["extensions"] = {ABORT: self.transport.abort}
+        cast("dict[str, Any]", self.scope)["extensions"] = {ABORT: partial(drop, self.transport)}
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_READ_S, self.transport.abort)
 
@@ -79,4 +90,4 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """A client asks for the upgrade."""
         super().handle_connect(event)
         if not self.close_sent:
-            cast("dict[str, Any]", self.scope)["extensions"][ABORT] = self.transport.abort
+            cast("dict[str, Any]", self.scope)["extensions"][ABORT] = partial(drop, self.transport)

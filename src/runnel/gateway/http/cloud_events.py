@@ -42,6 +42,8 @@ PLAIN_TYPE = "io.runnel.record"
 """The type of an event that is made of a record that is none."""
 
 _NAME = re.compile(r"[a-z0-9]{1,100}")
+_CONTENT_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,200}")
+OCTETS = "application/octet-stream"
 _BROKEN = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -146,10 +148,12 @@ def response_of(
         return Response(msgspec.json.encode(event), 200, headers, EVENT)
     data, content_type = _data(event)
     for name, value in event.items():
-        if name not in ("data", "data_base64", "datacontenttype"):
+        if name not in ("data", "data_base64", "datacontenttype") and _NAME.fullmatch(name):
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
             headers[PREFIX + name] = quote(text, safe=" !#$&'()*+,/:;=?@[]^_`{|}~.-")
-    return Response(data, 200, headers, content_type)
+    # In a header: what a record has there may be anything.
+    is_type = _CONTENT_TYPE.fullmatch(content_type) is not None
+    return Response(data, 200, {**headers, "content-type": content_type if is_type else OCTETS})
 
 
 def _data(event: Mapping[str, Any]) -> tuple[bytes, str]:

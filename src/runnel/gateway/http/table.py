@@ -40,7 +40,7 @@ PUBLISH = Operation(
         "An object is one record, an array many. Lines of NDJSON are written as they arrive, without a "
         "limit: the response is a summary, or with `Accept: application/x-ndjson` a line for each record. "
         "CloudEvents are accepted in binary, structured and batch mode. The header `traceparent` becomes a "
-        "header of the records. `Idempotency-Key` is answered with 400 as long as topics have no deduplication."
+        "header of the records. `Idempotency-Key` is answered with 400: topics have no deduplication yet."
     ),
     role=Role.INGRESS,
     query=PublishQuery,
