@@ -175,7 +175,7 @@ def test_replays_by_offset_and_time(client, topic) -> None:
     assert values("offset=-2") == ["8", "9"]
     assert values(f"offset=@{now - 10_000 + 5000}") == ["5", "6", "7", "8", "9"]
     assert values("offset=1h") == [str(n) for n in range(10)]
-    assert values("offset=latest") == values("offset=99999999999999999999") == []
+    assert values("offset=latest") == values("offset=9999999999999999999") == []
     assert values("offset=3&max=2") == ["3", "4"]
 
 
@@ -237,10 +237,11 @@ def test_a_long_poll_waits_for_a_message(client, topic) -> None:
         ("ofset=3", 400),
         ("offset=3&offset=4", 400),
         ("offset=yesterday", 400),
-        ("offset=0001-01-01T00:00", 400),
-        ("offset=@99999999999999999999999", 200),
-        ("offset=9999999999d", 200),
-        ("offset=1&cursor=v1.a.0-1", 400),
+        ("offset=0001-01-01T00:00", 422),
+        ("offset=@999999999999999", 200),
+        ("offset=2026-13-01T00:00", 422),
+        ("offset=999999999d", 200),
+        ("cursor=v1.a.0-1", 400),
         ("cursor=nonsense", 400),
         ("cursor=v1.AAAAAAAAAAAAAAAAAAAAAA.0-1", 409),
         ("max=0", 400),

@@ -15,6 +15,11 @@ TIMESTAMP_MAX = 253_402_300_799_999
 """The end of the year 9999."""
 
 BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+OFFSET = (
+    r"^(earliest|latest|-?[0-9]{1,19}|@[0-9]{1,15}|-?([0-9]{1,9}(ms|s|m|h|d|w))+"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]{2,15}(Z|[+ -][0-9:]{2,8})?)?)$"
+)
+CURSOR = r"^v1\.[A-Za-z0-9_-]{22}(\.[0-9]{1,9}-[0-9]{1,18}){0,100000}$"
 Base64 = Annotated[str, Meta(pattern=BASE64)]
 Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 Timestamp = Annotated[int, Meta(ge=0, le=TIMESTAMP_MAX, description="Milliseconds since 1970.")]
@@ -116,15 +121,15 @@ class SubscribeQuery(Struct, forbid_unknown_fields=True):
         Meta(description="Read from the position of this group; an ack moves it."),
     ] = None
     offset: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=64)] | None,
+        Annotated[str, Meta(pattern=OFFSET)] | None,
         Meta(
             description="Where to begin: earliest, latest, an offset, -N (the last N of each partition), "
             "or a time: 2026-10-01T12:30, @EPOCH_MS, 15m. With a group: a replay, which does not move it.",
         ),
     ] = None
     cursor: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=100_000)] | None,
-        Meta(description="Where to resume: `next` of a response."),
+        Annotated[str, Meta(pattern=CURSOR)] | None,
+        Meta(description="Where to resume: `next` of a response. Takes precedence over `offset`."),
     ] = None
     partition: Annotated[
         Partition | None, Meta(description="Read this partition only; default: all of them.")

@@ -79,8 +79,6 @@ async def subscription(
     cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
 ) -> Subscription:
     """Find where a subscription begins."""
-    if query.cursor is not None and query.offset is not None:
-        raise Problem(400, "give an offset or a cursor, not both")
     count = len(view.partitions)
     if query.partition is not None and query.partition >= count:
         raise Problem(404, f"the topic {view.name} has {count} partitions, numbered from 0")
@@ -103,7 +101,7 @@ async def subscription(
                 cluster, partitions, query.offset or default_start, isolation=found.isolation
             )
         except InvalidMoment as error:
-            raise Problem(400, f"offset: {error}") from None
+            raise Problem(422, f"offset: {error}") from None
     return found
 
 
