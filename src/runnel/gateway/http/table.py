@@ -2,6 +2,7 @@
 
 from runnel.gateway.http import cloud_events, polling, publishing, topics
 from runnel.gateway.http.cloud_events import EventAttributes
+from runnel.gateway.http.confluent import v2
 from runnel.gateway.http.confluent.table import CONFLUENT
 from runnel.gateway.http.models import (
     Acknowledged,
@@ -20,7 +21,7 @@ from runnel.gateway.http.models import (
 )
 from runnel.gateway.http.operations import EVENT_STREAM, JSON, NDJSON, Answer, Operation, Role
 
-PREFIXES = ("/topics", "/v3")
+PREFIXES = ("/topics", "/v3", "/brokers")
 """Below these, unknown paths are problems."""
 
 PUBLISH = Operation(
@@ -144,7 +145,7 @@ OPERATIONS = (
         "describeTopic",
         "A topic and its settings",
         topics.describe,
-        {200: Answer("The topic.", {JSON: Topic})},
+        {200: Answer("The topic.", {JSON: Topic, v2.MEDIA_TYPE: v2.TopicV2})},
         tag="topics",
     ),
     *CONFLUENT,

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from runnel.client.admin import BROKER_DEFAULT, Admin
 from runnel.client.cluster import Cluster, TopicView
+from runnel.gateway.http.confluent import v2
 from runnel.gateway.http.models import NewTopic, Topic
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.requests import NO_STORE, Call
@@ -63,7 +64,10 @@ async def names(call: Call) -> Response:
 
 async def describe(call: Call) -> Response:
     """A topic and its settings."""
-    return call.answer(await described(call.cluster, await call.topic_view()))
+    view = await call.topic_view()
+    if call.accepts(v2.MEDIA_TYPE):
+        return await v2.topic(call, view)
+    return call.answer(await described(call.cluster, view))
 
 
 async def described(cluster: Cluster, view: TopicView) -> Topic:
