@@ -106,7 +106,8 @@ class Events:
 
     def next(self) -> tuple[str, Any]:
         """The next event: its name and its data; comments and `retry` are skipped."""
-        name, data = "message", []
+        name = "message"
+        data: list[str] = []
         while True:
             line = self.response.readline().decode().rstrip("\n")
             assert line or data or name != "message" or self.response.fp is not None
@@ -124,7 +125,7 @@ class Events:
 
     def take(self, count: int) -> list[Any]:
         """The data of the next messages."""
-        found = []
+        found: list[Any] = []
         while len(found) < count:
             name, data = self.next()
             assert name == "message", (name, data)

@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -208,7 +209,7 @@ def test_lines_out(client, topic) -> None:
 def test_formats(client, topic) -> None:
     client.publish(topic, {"key": "k", "value": {"a": 1}}, {"value_base64": "/w=="})
 
-    def shown(form: str) -> list:
+    def shown(form: str) -> Any:
         return client.get(f"/topics/{topic}/subscribe?format={form}").json["messages"]
 
     assert [m.get("value", m.get("value_base64")) for m in shown("json")] == [{"a": 1}, "/w=="]

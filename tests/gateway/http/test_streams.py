@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -24,7 +25,7 @@ def opened(client: Client, path: str, **headers: str) -> Iterator[ClientConnecti
         yield line
 
 
-def receive(line: ClientConnection) -> dict:
+def receive(line: ClientConnection) -> Any:
     return json.loads(line.recv(timeout=20))
 
 

@@ -19,7 +19,7 @@ OFFSET = (
     r"^(earliest|latest|-?[0-9]{1,19}|@[0-9]{1,15}|-?([0-9]{1,9}(ms|s|m|h|d|w))+"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]{2,15}(Z|[+ -][0-9:]{2,8})?)?)$"
 )
-CURSOR = r"^v1\.[A-Za-z0-9_-]{22}(\.[0-9]{1,9}-[0-9]{1,18}){0,100000}$"
+CURSOR = r"^v1\.[A-Za-z0-9_-]{22}(\.[0-9]{1,9}-[0-9]{1,18})*$"
 Base64 = Annotated[str, Meta(pattern=BASE64)]
 Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 Timestamp = Annotated[int, Meta(ge=0, le=TIMESTAMP_MAX, description="Milliseconds since 1970.")]

@@ -13,7 +13,7 @@ _GROUP = f"{_CLUSTER}/consumer-groups/{{group}}"
 
 
 def _read(
-    path: str, name: str, summary: str, handler: Handler, content: Any = None, media: str = JSON
+    path: str, name: str, summary: str, handler: Handler, content: Any = _RESOURCE, media: str = JSON
 ) -> Operation:
     answers = {200: Answer(summary, {media: content})}
     return Operation("GET", path, name, summary, handler, answers, tag="confluent", is_confluent=True)
