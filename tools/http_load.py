@@ -1,7 +1,7 @@
 """Many streams on one gateway: `python -m tools.http_load`.
 
 Opens streams of server-sent events and WebSockets on a topic with several partitions, publishes meanwhile,
-kills the gateway with SIGKILL in between, and starts another one on the same port. All clients resume by their
+kills the gateway with SIGKILL in between, and starts another one on the same port. Clients resume by their
 last cursor. Reports memory and CPU of the gateway, and verifies that every client has received every message
 exactly once, in the order of its partition.
 """

@@ -106,34 +106,18 @@ class Producer:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        buffered_max: int | None = None,
     ) -> "asyncio.Future[Delivery]":
-        """Queue a record, waiting while the buffer is full; the future resolves when it is acknowledged."""
+        """Queue a record, waiting while the buffer is full; the future resolves when it is acknowledged.
+
+        With `buffered_max`, BufferFull if that many bytes are in the buffer, instead of waiting.
+        """
         record = _record(key, value, headers, timestamp_ms)
         target = await self._partition(topic, record, partition)
+        if buffered_max is not None and self._batches.size_bytes >= buffered_max:
+            raise BufferFull("too many records wait for their acknowledgement")
         while self._batches.size_bytes >= self._buffer_bytes:
             await self._wait_for_progress()
-        return self._queue(target, record)
-
-    async def try_send(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        buffer_bytes: int | None = None,
-    ) -> "asyncio.Future[Delivery]":
-        """Queue a record as `send` does; BufferFull instead of waiting, also above a given fill level."""
-        record = _record(key, value, headers, timestamp_ms)
-        target = await self._partition(topic, record, partition)
-        limit = self._buffer_bytes if buffer_bytes is None else min(buffer_bytes, self._buffer_bytes)
-        if self._batches.size_bytes >= limit:
-            raise BufferFull("too many records wait for their acknowledgement")
-        return self._queue(target, record)
-
-    def _queue(self, target: TopicPartition, record: Record) -> "asyncio.Future[Delivery]":
         self._check_may_send()
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Delivery] = loop.create_future()

@@ -17,6 +17,7 @@ from runnel.testing import Broker, LocalGateway
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import Client
 from tests.gateway.test_login import MODULE, PASSWORDS, properties
+from tools import token_issuer
 from tools.certificates import CaFolder
 
 
@@ -25,16 +26,17 @@ def basic(user: str, password: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[Broker]:
+def secured(tmp_path_factory) -> Iterator[Broker]:
     users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
     own = f'username="admin" password="{PASSWORDS["admin"]}"'
     settings = {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        **token_issuer.settings(token_issuer.write_keys(tmp_path_factory.mktemp("keys") / "keys.json")),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "security.inter.broker.protocol": "SASL_PLAINTEXT",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:admin;User:carl",
+        "super.users": "User:admin;User:carl;User:alice",
     }
     with Broker(settings, security_protocol="SASL_PLAINTEXT") as broker:
         with broker.client(properties=properties("admin")) as client:
@@ -92,6 +94,12 @@ def test_users_of_all_mechanisms_act_as_themselves(door: Client) -> None:
         assert door.post("/topics/secret/publish", {"value": user}, **given).status == 200
         with door.events("/topics/secret/subscribe?offset=0", **given) as events:
             assert events.take(1)[0]["value"] == "admin"
+
+
+def test_a_bearer_token_is_one_of_oauthbearer(door: Client) -> None:
+    assert "secret" in door.get("/topics", Authorization=f"Bearer {token_issuer.token()}").json
+    stranger = token_issuer.token(token_issuer.STRANGER)
+    assert door.get("/topics", Authorization=f"Bearer {stranger}").status == 401
 
 
 def test_acls_decide(door: Client) -> None:

@@ -104,26 +104,15 @@ async def _topic(call: Call) -> TopicView:
 
 async def send(principal: Principal, topic: str, record: OutgoingRecord, *, waits: bool = False) -> Sent:
     """Queue a record; with `waits`, also while the buffer is full."""
-    producer = principal.producer
-    if waits:
-        sent = await producer.send(
-            topic,
-            record.value,
-            key=record.key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-        )
-    else:
-        sent = await producer.try_send(
-            topic,
-            record.value,
-            key=record.key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-            buffer_bytes=int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
-        )
+    sent = await principal.producer.send(
+        topic,
+        record.value,
+        key=record.key,
+        headers=record.headers,
+        partition=record.partition,
+        timestamp_ms=record.timestamp_ms,
+        buffered_max=None if waits else int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
+    )
     # A request that has ended does not retrieve it.
     sent.add_done_callback(lambda future: future.cancelled() or future.exception())
     return sent

@@ -23,6 +23,19 @@ class Role(StrEnum):
     BOTH = "both"
 
 
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="NAME",
+        help="A name by which browsers reach it, beside localhost and addresses. Repeatable.",
+    ),
+]
+RoleOption = Annotated[
+    Role, typer.Option("--role", help="Serve publishing only (ingress), all else (egress), or both.")
+]
+
+
 def gateway(
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     http: Annotated[
@@ -33,17 +46,8 @@ def gateway(
         Path | None,
         typer.Option("--reports", metavar="DIR", help="Reports of pipelines. Default: .runnel/reports."),
     ] = None,
-    allowed_hosts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-host",
-            metavar="NAME",
-            help="A name by which browsers reach it, beside localhost and addresses. Repeatable.",
-        ),
-    ] = None,
-    role: Annotated[
-        Role, typer.Option("--role", help="Serve publishing only (ingress), all else (egress), or both.")
-    ] = Role.BOTH,
+    allowed_hosts: AllowedHosts = None,
+    role: RoleOption = Role.BOTH,
     tls_cert: HttpTlsCert = None,
     tls_key: HttpTlsKey = None,
     alerts: Alerts = None,

@@ -186,12 +186,7 @@ def serve(
     if admin is not None:
         static[ADMIN_LISTENERS] = admin
     http_options = HttpOptions(
-        http,
-        http_config,
-        http_read_only,
-        alerts,
-        tls_certificate=http_tls_cert,
-        tls_key=http_tls_key,
+        http, http_config, http_read_only, alerts, tls_certificate=http_tls_cert, tls_key=http_tls_key
     )
     if workers > 1:
         from runnel.server.cli.supervised import run_nodes
