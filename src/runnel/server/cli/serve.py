@@ -185,9 +185,7 @@ def serve(
     static = static_options(data_dir, listen, node_id, settings, config)
     if admin is not None:
         static[ADMIN_LISTENERS] = admin
-    http_options = HttpOptions(
-        http, http_config, http_read_only, alerts, tls_certificate=http_tls_cert, tls_key=http_tls_key
-    )
+    http_options = HttpOptions(http, http_config, http_read_only, alerts, "both", http_tls_cert, http_tls_key)
     if workers > 1:
         from runnel.server.cli.supervised import run_nodes
         from runnel.server.local_nodes import worker_settings
