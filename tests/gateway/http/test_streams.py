@@ -1,7 +1,9 @@
 """Streams: server-sent events and WebSocket, with resume, credit, and slow clients."""
 
 import json
+import os
 import select
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from runnel.gateway.http import limits
 from runnel.gateway.options import GatewayOptions
-from runnel.testing import Broker
+from runnel.testing import Broker, LocalGateway
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import Client
 
@@ -59,6 +61,23 @@ def test_a_cut_line_resumes_without_a_gap_or_a_duplicate(client) -> None:
     assert sorted(seen) == list(range(number))
     by_partition = [[n for n in seen if n % 4 == p] for p in range(4)]
     assert all(part == sorted(part) for part in by_partition)
+
+
+def test_a_stream_resumes_at_another_gateway_after_a_kill(http_broker: Broker, client, topic) -> None:
+    gateway = LocalGateway(http_broker.bootstrap_servers, "PLAINTEXT")
+    try:
+        other = Client("127.0.0.1", int(gateway.url.rstrip("/").rpartition(":")[2]))
+        client.publish(topic, *({"value": str(n)} for n in range(20)))
+        with other.events(f"/topics/{topic}/subscribe?offset=0") as events:
+            seen = [m["value"] for m in events.take(7)]
+            os.kill(gateway.pid, signal.SIGKILL)
+            last = events.last_id
+        client.publish(topic, *({"value": str(n)} for n in range(20, 30)))
+        with client.events(f"/topics/{topic}/subscribe?offset=0", Last_Event_ID=last) as events:
+            seen += [m["value"] for m in events.take(23)]
+        assert seen == [str(n) for n in range(30)]
+    finally:
+        gateway.close()
 
 
 def test_two_streams_share_a_feed_and_one_begins_elsewhere(client, topic) -> None:

@@ -9,6 +9,7 @@ A client's `id` is repeated in the answer. When busy, the server closes with 101
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,8 +40,7 @@ from runnel.gateway.http.publishing import publish_one
 from runnel.gateway.http.records import to_record
 from runnel.gateway.http.requests import find_topic, read_query
 from runnel.gateway.http.responses import ABORT
-from runnel.gateway.http.streams.feeds import Entry
-from runnel.gateway.http.streams.following import follow
+from runnel.gateway.http.streams.following import Part, follow
 from runnel.gateway.http.streams.sse import check_room
 from runnel.gateway.http.topic_names import check_may_change, check_topic_name
 
@@ -189,19 +189,21 @@ class Conversation:
 
     async def read(self) -> None:
         """Serve what the client sends, until it closes."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                message = await self._socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    break
+        serving: set[asyncio.Task[None]] = set()
+        try:
+            while (message := await self._socket.receive())["type"] != "websocket.disconnect":
                 text = message.get("text")
                 await self._turns.acquire()
-                serving = tasks.create_task(self._serve(message["bytes"] if text is None else text))
-                serving.add_done_callback(lambda _: self._turns.release())
-            for task in list(getattr(tasks, "_tasks", ())):
+                task = asyncio.create_task(self._serve(message["bytes"] if text is None else text))
+                serving.add(task)
+                task.add_done_callback(serving.discard)
+                task.add_done_callback(lambda _: self._turns.release())
+        finally:
+            for task in serving:
                 task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
 
-    async def write(self, parts: Any) -> None:
+    async def write(self, parts: AsyncIterator[Part]) -> None:
         """Send messages as long as there is credit."""
         async for part in parts:
             for item in part:
@@ -212,7 +214,6 @@ class Conversation:
                     self._granted.clear()
                     await self._granted.wait()
                 self._credit -= 1
-                assert isinstance(item, Entry)
                 await self._send_text(item.frame)
 
     async def end(self, writing: "asyncio.Task[None]", error: ClientError | None) -> None:
