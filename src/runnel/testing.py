@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
 
 from runnel.client.loop_thread import LoopThread, fastest_loop
@@ -103,8 +104,19 @@ class BrokerNode:
 class LocalGateway:
     """A gateway in a process of its own, which ends with this one."""
 
-    def __init__(self, bootstrap: str, protocol: str, alerts: str = "off") -> None:
-        """`alerts` is a file with the settings of alerts, which it then evaluates."""
+    def __init__(
+        self,
+        bootstrap: str,
+        protocol: str,
+        alerts: str = "off",
+        *,
+        role: str = "both",
+        tls: "tuple[Path, Path] | None" = None,
+    ) -> None:
+        """`alerts` is a file with the settings of alerts, which it then evaluates.
+
+        `role` is ingress, egress or both; `tls` are the PEM files of a certificate and its key.
+        """
         # Imported here: few tests need it.
         import subprocess
 
@@ -115,7 +127,12 @@ class LocalGateway:
             bootstrap,
             ["--listen", "127.0.0.1:0"],
             protocol=protocol,
-            options=HttpOptions(alerts=alerts),
+            options=HttpOptions(
+                alerts=alerts,
+                role=role,
+                tls_certificate=None if tls is None else tls[0],
+                tls_key=None if tls is None else tls[1],
+            ),
             log_level="warning",
         )
         end, self._pipe = os.pipe()
@@ -170,7 +187,7 @@ class Broker:
         All listeners use the security protocol; SSL needs `ssl.keystore.location` or the like in `settings`.
         With several `nodes`, each is a broker and a controller; the ports follow `port`, or are free ones.
         `admin`: each node serves metrics and health at its `admin_address`.
-        With `gateway`, a console serves at `gateway_url`.
+        With `gateway`, the HTTP API and the console are served at `gateway_url`.
         """
         listeners = {ADMIN_LISTENERS: f"{_authority(host)}:0" if admin else OFF}
         self.settings = {
@@ -206,9 +223,9 @@ class Broker:
 
     @property
     def gateway_url(self) -> str:
-        """The address of the console, with a slash at the end."""
+        """The address of the HTTP API and the console, with a slash at the end."""
         if self._gateway is None:
-            raise RuntimeError("there is no console: Broker(gateway=True)")
+            raise RuntimeError("there is no gateway: Broker(gateway=True)")
         return self._gateway.url
 
     def start(self) -> "Broker":

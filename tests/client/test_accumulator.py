@@ -57,6 +57,34 @@ def test_every_record_is_sent_in_order_with_gapless_sequences(values, retries):
     assert batches.is_empty and batches.size_bytes == 0
 
 
+@given(st.lists(st.binary(max_size=30), min_size=1), st.sets(st.integers(0, 30)))
+def test_a_rejected_batch_is_sent_in_halves_until_only_bad_records_fail(values, bad):
+    batches = Accumulator(batch_bytes=400, compression=0)
+    for number, value in enumerate(values):
+        add(batches, b"%03d" % number + value)
+    written: list[bytes | None] = []
+    refused: list[bytes | None] = []
+    while batches.ready(now_s=1.0):
+        batch = batches.take(HERE, ME)
+        header = read_header(batch.encoded or b"")
+        # What a broker expects: the numbers of rejected batches are used again.
+        assert header.base_sequence == len(written)
+        here = [item.value or b"" for item in iterate_records(bytes(batch.encoded or b""))]
+        if not any(int(value[:3]) in bad for value in here):
+            written += here
+            batches.complete(batch)
+        elif len(here) > 1:
+            batches.split(batch)
+        else:
+            refused += here
+            batches.rewind(batch)
+            batches.complete(batch)
+    everything = [b"%03d" % number + value for number, value in enumerate(values)]
+    assert refused == [value for value in everything if int(value[:3]) in bad]
+    assert written == [value for value in everything if int(value[:3]) not in bad]
+    assert batches.is_empty and batches.size_bytes == 0
+
+
 def test_one_batch_per_partition_is_in_flight():
     batches = Accumulator(batch_bytes=50, compression=0)
     add(batches, b"x" * 40)

@@ -10,7 +10,7 @@ from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.chunk import Message
 from runnel.client.cluster import Cluster
-from runnel.client.errors import BrokerError, ClientError
+from runnel.client.errors import BrokerError, BufferFull, ClientError
 from runnel.client.offsets import start_offsets
 from runnel.client.partitioner import partition_for_key
 from runnel.client.producer import Producer
@@ -148,6 +148,42 @@ def test_a_full_buffer_blocks_the_sender(address, name):
                     await producer.send(name, b"x" * 500)
                     assert producer._batches.size_bytes <= 11_000
             assert len(await read_all(cluster, name)) == 200
+
+    asyncio.run(play())
+
+
+def test_a_full_buffer_refuses_records_on_request(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name)
+            async with Producer(cluster, linger_ms=10_000) as producer:
+                sent = [await producer.send(name, b"x" * 500, buffered_max=1000) for _ in range(2)]
+                with pytest.raises(BufferFull):
+                    await producer.send(name, b"x", buffered_max=1000)
+                await producer.flush()
+                assert [(await each).offset for each in sent] == [0, 1]
+
+    asyncio.run(play())
+
+
+def test_records_fail_because_of_themselves_only(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, settings={"cleanup.policy": "compact"})
+            async with Producer(cluster, linger_ms=50) as producer:
+                keys = [b"a", b"b", None, b"c", None, b"d"]
+                sent = [await producer.send(name, b"x", key=key) for key in keys]
+                await producer.flush()
+                failed = [each.exception() is not None for each in sent]
+                assert failed == [key is None for key in keys]
+                assert (await producer.send_and_wait(name, b"x", key=b"e")).offset == 4
+            assert [message.key for message in await read_all(cluster, name)] == [
+                b"a",
+                b"b",
+                b"c",
+                b"d",
+                b"e",
+            ]
 
     asyncio.run(play())
 

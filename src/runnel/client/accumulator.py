@@ -47,6 +47,11 @@ class PendingBatch:
     attempts: int = 0
     not_before_s: float = 0.0
     encoded: bytearray | None = None
+    base_sequence: int = -1
+    is_closed: bool = False
+    """It takes no more records."""
+    is_in_doubt: bool = False
+    """A request with it was sent, and not answered."""
 
     def delivered(self, base_offset: int, log_append_time_ms: int) -> None:
         """The batch was written at `base_offset`."""
@@ -96,7 +101,8 @@ class Accumulator:
 
     def _has_room(self, batch: PendingBatch, size_bytes: int) -> bool:
         # An encoded batch may have been written already, so it must not change.
-        return batch.encoded is None and batch.size_bytes + size_bytes <= self._batch_bytes
+        is_open = batch.encoded is None and not batch.is_closed
+        return is_open and batch.size_bytes + size_bytes <= self._batch_bytes
 
     def ready(self, now_s: float) -> list[TopicPartition]:
         """Partitions whose first batch can be sent now."""
@@ -136,6 +142,7 @@ class Accumulator:
                 base_sequence=sequence,
                 transactional=identity.is_transactional,
             )
+            batch.base_sequence = sequence
             if sequence >= 0:
                 self._sequences[partition] = (sequence + len(batch.records)) & SEQUENCE_MASK
         batch.attempts += 1
@@ -146,6 +153,33 @@ class Accumulator:
         self.in_flight.discard(batch.partition)
         batch.not_before_s = not_before_s
         self._queues.setdefault(batch.partition, deque()).appendleft(batch)
+
+    def rewind(self, batch: PendingBatch) -> None:
+        """The batch in flight was rejected, so that its sequence numbers are used by the next one."""
+        after = (batch.base_sequence + len(batch.records)) & SEQUENCE_MASK
+        # Not after `reset_sequences`: the next batch has another producer id.
+        if batch.base_sequence >= 0 and self._sequences.get(batch.partition) == after:
+            self._sequences[batch.partition] = batch.base_sequence
+
+    def split(self, batch: PendingBatch) -> None:
+        """Send a rejected batch in halves: the reason may be one of its records, or its size."""
+        self.rewind(batch)
+        self.in_flight.discard(batch.partition)
+        queue = self._queues.setdefault(batch.partition, deque())
+        middle = len(batch.records) // 2
+        for part in (slice(middle, None), slice(middle)):
+            records = batch.records[part]
+            size_bytes = sum(map(record_size_bytes, records))
+            queue.appendleft(
+                PendingBatch(
+                    batch.partition,
+                    batch.deadline_s,
+                    records,
+                    batch.waiters[part],
+                    size_bytes,
+                    is_closed=True,
+                )
+            )
 
     def complete(self, batch: PendingBatch) -> None:
         """The batch was delivered or has failed."""

@@ -205,13 +205,15 @@ class Cluster:
             (_topic_view(topic) for topic in response.topics if topic.name), key=lambda topic: topic.name
         )
 
-    async def topic(self, name: str, *, allow_auto_create: bool = False) -> TopicView:
-        """The cached or fetched metadata of a topic. BrokerError if it does not exist."""
+    async def topic(
+        self, name: str, *, allow_auto_create: bool = False, missing_s: float = MISSING_TOPIC_TIMEOUT_S
+    ) -> TopicView:
+        """The cached or fetched metadata of a topic. BrokerError if it does not exist after `missing_s`."""
         known = self._topics.get(name)
-        return known if known is not None else await self._find_topic(name, allow_auto_create)
+        return known if known is not None else await self._find_topic(name, allow_auto_create, missing_s)
 
-    async def _find_topic(self, name: str, allow_auto_create: bool) -> TopicView:
-        backoff, missing = Backoff(self.api_timeout_s), Backoff(MISSING_TOPIC_TIMEOUT_S)
+    async def _find_topic(self, name: str, allow_auto_create: bool, missing_s: float) -> TopicView:
+        backoff, missing = Backoff(self.api_timeout_s), Backoff(missing_s)
         while True:
             response = await self.retry(lambda: self.refresh([name], allow_auto_create=allow_auto_create))
             topic = self._topics.get(name)

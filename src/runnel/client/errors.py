@@ -4,6 +4,8 @@ ClientError                 base class
 ├── NoBrokerAvailable       no connection to any known address
 ├── ConnectionLost          the connection was closed while requests were in flight
 ├── TimedOut                a request, or an operation with its retries, timed out
+│   └── OutcomeUnknown      ... and a record may or may not have been written
+├── BufferFull              the producer has too many records that are not acknowledged
 ├── BrokerNotAvailable      a leader or coordinator is not in the cluster metadata
 ├── InvalidResponse         the response is not valid in Kafka's protocol
 ├── UnsupportedVersion      the broker and the client support no common version of an API
@@ -40,6 +42,16 @@ class ConnectionLost(ClientError):
 
 class TimedOut(ClientError):
     """A request, or an operation with its retries, timed out."""
+
+    retriable = True
+
+
+class OutcomeUnknown(TimedOut):
+    """A record was sent and not acknowledged: it may have been written."""
+
+
+class BufferFull(ClientError):
+    """The producer has too many records that are not acknowledged; it was not given this one."""
 
     retriable = True
 

@@ -33,7 +33,7 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
         return int(text[1:])
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         return now_ms - parse_duration_ms(text.removeprefix("-"))

@@ -12,7 +12,15 @@ from runnel.client.accumulator import Accumulator, Delivery, PendingBatch, Produ
 from runnel.client.backoff import BACKOFF_MAX_S, BACKOFF_MIN_S
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
-from runnel.client.errors import BrokerError, ClientError, TimedOut, check
+from runnel.client.errors import (
+    BrokerError,
+    BufferFull,
+    ClientError,
+    ConnectionLost,
+    OutcomeUnknown,
+    TimedOut,
+    check,
+)
 from runnel.client.partitioner import partition_for_key
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.messages.produce import (
@@ -32,6 +40,13 @@ PRODUCER_STATE_LOST = {
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
+RECORDS_REJECTED = {
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+}
+"""A batch is rejected because of some of its records, or its size; nothing of it is written."""
 
 
 class Producer:
@@ -48,7 +63,9 @@ class Producer:
         batch_bytes: int = 64 * 1024,
         buffer_bytes: int = 32 * 1024 * 1024,
         delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+        auto_create: bool = True,
     ) -> None:
+        """`auto_create`: topics that do not exist are created, if brokers are configured to."""
         if acks not in ACKS:
             raise ValueError(f"acks must be all, 1 or 0, not {acks!r}")
         self._cluster = cluster
@@ -58,6 +75,7 @@ class Producer:
             raise ValueError("an idempotent producer requires acks=all")
         self._linger_s = linger_ms / 1000
         self._buffer_bytes = buffer_bytes
+        self._auto_create = auto_create
         self._delivery_timeout_s = delivery_timeout_s
         self._batches = Accumulator(batch_bytes, Compression.from_name(compression))
         self._transactional_id: str | None = None
@@ -88,11 +106,16 @@ class Producer:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        buffered_max: int | None = None,
     ) -> "asyncio.Future[Delivery]":
-        """Queue a record, waiting while the buffer is full; the future resolves when it is acknowledged."""
-        stamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        record = Record(0, stamp, key, value, headers)
+        """Queue a record, waiting while the buffer is full; the future resolves when it is acknowledged.
+
+        With `buffered_max`, BufferFull if that many bytes are in the buffer, instead of waiting.
+        """
+        record = _record(key, value, headers, timestamp_ms)
         target = await self._partition(topic, record, partition)
+        if buffered_max is not None and self._batches.size_bytes >= buffered_max:
+            raise BufferFull("too many records wait for their acknowledgement")
         while self._batches.size_bytes >= self._buffer_bytes:
             await self._wait_for_progress()
         self._check_may_send()
@@ -101,6 +124,11 @@ class Producer:
         self._batches.add(target, record, waiter, loop.time() + self._delivery_timeout_s)
         self._wake.set()
         return waiter
+
+    @property
+    def has_failed(self) -> bool:
+        """It was closed, or stopped by an error: another one is needed."""
+        return self._failure is not None
 
     async def send_and_wait(
         self,
@@ -146,7 +174,7 @@ class Producer:
     async def _partition(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
         if self._sender is None:
             self._sender = asyncio.create_task(self._run())
-        view = await self._cluster.topic(topic, allow_auto_create=True)
+        view = await self._cluster.topic(topic, allow_auto_create=self._auto_create)
         count = len(view.partitions)
         if partition is not None:
             if not 0 <= partition < count:
@@ -242,6 +270,7 @@ class Producer:
                 self._handle_response(batches, response)
         except ClientError as error:
             for batch in batches:
+                batch.is_in_doubt |= isinstance(error, ConnectionLost | TimedOut)
                 self._retry_or_fail(batch, error)
         except BaseException as error:
             # The producer was closed, or this is a bug; pending futures must not wait forever.
@@ -301,6 +330,11 @@ class Producer:
             batch.encoded = None
             self._batches.requeue(batch, 0.0)
             return
+        is_rejected = error in RECORDS_REJECTED and not batch.is_in_doubt
+        if is_rejected and len(batch.records) > 1 and self._transactional_id is None:
+            # So that a record fails because of itself, not of others that happen to be in its batch.
+            self._batches.split(batch)
+            return
         self._retry_or_fail(batch, BrokerError(error, f"writing to {batch.partition}", result.error_message))
 
     def _deliver(self, batch: PendingBatch, base_offset: int, log_append_time_ms: int) -> None:
@@ -314,11 +348,18 @@ class Producer:
             pause_s = min(BACKOFF_MIN_S * 2 ** min(batch.attempts, 10), BACKOFF_MAX_S)
             self._batches.requeue(batch, loop.time() + pause_s)
             return
+        is_rejected = isinstance(error, BrokerError) and error.error in RECORDS_REJECTED
         if error.retriable:
-            error = TimedOut(f"not delivered within {self._delivery_timeout_s:g} s: {error}")
+            kind = OutcomeUnknown if batch.is_in_doubt else TimedOut
+            late = kind(f"not delivered within {self._delivery_timeout_s:g} s: {error}")
+            late.__cause__ = error
+            error = late
         self._batches.complete(batch)
         batch.failed(error)
-        self._batch_failed(error)
+        if is_rejected and not batch.is_in_doubt and self._transactional_id is None:
+            self._batches.rewind(batch)
+        else:
+            self._batch_failed(error)
         # A flush may wait for this batch only.
         self._signal_progress()
 
@@ -355,3 +396,8 @@ class Producer:
         for batch in self._batches.clear():
             batch.failed(failure)
         self._signal_progress()
+
+
+def _record(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int | None) -> Record:
+    stamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+    return Record(0, stamp, key, value, headers)

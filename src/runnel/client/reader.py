@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 
 from runnel.client.backoff import Backoff
-from runnel.client.chunk import Chunk, Message, end_of
+from runnel.client.chunk import Chunk, Message
 from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError, check
+from runnel.client.fetching import chunk_of, fetch_topics
 from runnel.client.offsets import (
     EARLIEST,
     LATEST,
@@ -19,7 +20,7 @@ from runnel.client.offsets import (
     end_offsets,
     list_offsets,
 )
-from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from runnel.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
@@ -172,22 +173,12 @@ class Reader:
             partitions = partitions[1:] + partitions[:1]
 
     def _request(self, partitions: Iterable[TopicPartition]) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        for partition in partitions:
-            topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition.partition,
-                    fetch_offset=self._ahead[partition],
-                    partition_max_bytes=self._partition_max_bytes,
-                )
-            )
         return FetchRequest(
             max_wait_ms=self._max_wait_ms,
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=self._isolation,
-            topics=list(topics.values()),
+            topics=fetch_topics(partitions, self._ahead, self._partition_max_bytes),
         )
 
     async def _fetched(self, partition: TopicPartition, view: PartitionData) -> None:
@@ -196,27 +187,10 @@ class Reader:
             found = await list_offsets(self._cluster, {partition: moment}, isolation=self._isolation)
             self._ahead[partition] = found[partition].offset
             return
-        offset = self._ahead[partition]
-        check(view.error_code, f"reading {partition} from offset {offset}")
-        records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
-        next_offset = end_of(partition, records, offset)
-        if next_offset == offset:
-            return
-        aborted = [
-            (transaction.producer_id, transaction.first_offset)
-            for transaction in view.aborted_transactions or ()
-        ]
-        self._ahead[partition] = next_offset
-        await self._chunks.put(
-            Chunk(
-                partition,
-                records,
-                offset,
-                next_offset,
-                view.high_watermark,
-                aborted if self._isolation else (),
-            )
-        )
+        chunk = chunk_of(partition, self._ahead[partition], view, self._isolation)
+        if chunk.next_offset > chunk.from_offset:
+            self._ahead[partition] = chunk.next_offset
+            await self._chunks.put(chunk)
 
     async def _back_off(self, error: ClientError, backoff: Backoff) -> bool:
         for partition in self._ahead:

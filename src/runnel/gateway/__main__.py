@@ -39,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--allowed-host", action="append", default=[])
     parser.add_argument("--reports", type=Path, default=REPORTS)
     parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--role", choices=("ingress", "egress", "both"), default="both")
+    parser.add_argument("--tls-cert", type=Path, help="a PEM file; the gateway serves HTTPS")
+    parser.add_argument("--tls-key", type=Path, help="a PEM file; default: in the file of the certificate")
     parser.add_argument("--alerts", metavar="FILE|off", help="settings of alerts; default: without receivers")
     parser.add_argument("--log-level", default="warning")
     return parser
@@ -57,12 +60,17 @@ def _options(given: argparse.Namespace) -> GatewayOptions:
         properties = properties.with_more(ClientProperties.from_assignments(given.command_property))
     except (ValueError, InvalidProperty) as error:
         raise InvalidOption(str(error)) from None
+    if given.tls_key is not None and given.tls_cert is None:
+        raise InvalidOption("--tls-key needs --tls-cert")
     return GatewayOptions(
         bootstrap=given.bootstrap_server,
         properties=properties,
         allowed_hosts=tuple(given.allowed_host),
         reports=given.reports,
         read_only=given.read_only,
+        role=given.role,
+        tls_certificate=given.tls_cert,
+        tls_key=given.tls_key,
         alerts=_alerts(given.alerts, properties),
     )
 

@@ -9,6 +9,7 @@ from starlette.routing import Mount, Route
 
 from runnel.gateway.console.routes import console_routes
 from runnel.gateway.guard import Guard
+from runnel.gateway.http.api import Api
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.routes import RegistryApp
 from runnel.gateway.sessions import Sessions
@@ -28,12 +29,14 @@ class Gateway:
         self.options = options
         self.sessions = Sessions(options)
         self.is_stopping = asyncio.Event()
+        self.api = Api(options, self.is_stopping)
         self.searches = 0
         """Searches through topics that run."""
         routes = [
             Route("/", _root),
             Route("/livez", _alive),
             Mount(CONSOLE, routes=console_routes(read_only=options.read_only)),
+            *self.api.routes(),
         ]
         app = Starlette(routes=routes)
         app.state.gateway = self
@@ -56,6 +59,7 @@ class Gateway:
     async def close(self) -> None:
         """Close all connections to brokers."""
         self.stop_streams()
+        await self.api.close()
         await self.sessions.close()
         self.registry.close()
 

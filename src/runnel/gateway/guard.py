@@ -39,9 +39,12 @@ class Guard:
         self._hosts = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if scope["type"] == "websocket":
+            await self._guard_socket(scope, receive, send, headers)
+            return
         if scope["type"] != "http":
             raise RuntimeError(f"unexpected scope {scope['type']}")
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         refusal = refusal_of(scope["method"], scope.get("scheme", "http"), headers, self._hosts)
         if refusal is not None:
             await _refuse(send, *refusal)
@@ -57,6 +60,16 @@ class Guard:
             await send(message)
 
         await self._app(scope, receive, send_protected)
+
+    async def _guard_socket(
+        self, scope: "Scope", receive: "Receive", send: "Send", headers: Mapping[str, str]
+    ) -> None:
+        """A page may open a WebSocket to any host: as one can change something, it counts as a change."""
+        scheme = {"ws": "http", "wss": "https"}[scope.get("scheme", "ws")]
+        if refusal_of("POST", scheme, headers, self._hosts) is None:
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
 
 
 def refusal_of(

@@ -35,6 +35,11 @@ class GatewayOptions:
     """The folder with the reports of pipelines."""
     read_only: bool = False
     """Without the routes that change something."""
+    role: str = "both"
+    """What of the HTTP API is served: ingress, egress or both."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    """PEM files; with them the gateway serves HTTPS. The key may be in the file of the certificate."""
     alerts: "Alerts | None" = None
     """The rules and receivers of alerts, if this gateway evaluates them."""
 

@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,9 @@ from runnel.client.loop_thread import fastest_loop
 from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
 from runnel.gateway.alerts.evaluator import run as evaluate_alerts
 from runnel.gateway.app import Gateway
+from runnel.gateway.http.limits import LINE_BYTES_MAX
 from runnel.gateway.options import FAILED, GatewayOptions
+from runnel.gateway.protocols import HttpProtocol, SocketProtocol
 
 READY_PREFIX = "console on "
 """Printed with the address once requests are accepted."""
@@ -48,9 +51,20 @@ def run(
         where = "the given socket" if address is None else f"{address[0]}:{address[1]}"
         print(f"error: cannot listen on {where}: {error.strerror or error}", file=sys.stderr)
         return FAILED
+    try:
+        check_certificate(options)
+    except (OSError, ssl.SSLError) as error:
+        print(f"error: the certificate or key for HTTPS cannot be used: {error}", file=sys.stderr)
+        return FAILED
     with asyncio.Runner(loop_factory=fastest_loop) as runner:
         runner.run(_serve(options, listening))
     return 0
+
+
+def check_certificate(options: GatewayOptions) -> None:
+    """Raise an error unless the files of a certificate and its key fit together, if there are any."""
+    if options.tls_certificate is not None:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_certificate, options.tls_key)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -67,22 +81,29 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def url_of(listening: socket.socket) -> str:
+def url_of(listening: socket.socket, *, has_tls: bool = False) -> str:
     """The address of the console for a browser on this machine."""
     host, port = listening.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+    scheme = "https" if has_tls else "http"
+    return f"{scheme}://[{shown}]:{port}/" if ":" in shown else f"{scheme}://{shown}:{port}/"
 
 
 class WebServer(uvicorn.Server):
     """uvicorn, which tells when it is ready and ends streams before it waits for requests."""
 
     def __init__(self, gateway: Gateway, listening: socket.socket) -> None:
+        options = gateway.options
+        tls = None if options.tls_certificate is None else (options.tls_certificate, options.tls_key)
         super().__init__(
             uvicorn.Config(
                 gateway,
-                http="httptools",
-                ws="none",
+                http=HttpProtocol,
+                ws=SocketProtocol,
+                ws_max_size=LINE_BYTES_MAX,
+                ws_per_message_deflate=False,
+                ssl_certfile=None if tls is None else tls[0],
+                ssl_keyfile=None if tls is None else tls[1],
                 loop="none",
                 lifespan="off",
                 log_config=None,
@@ -126,7 +147,8 @@ async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
     if PARENT_FD in os.environ:
         # Readable means closed: nothing is ever written to it.
         asyncio.get_running_loop().add_reader(int(os.environ[PARENT_FD]), _stop, server)
-    announcing = asyncio.create_task(_announce(server, listening))
+    url = url_of(listening, has_tls=options.tls_certificate is not None)
+    announcing = asyncio.create_task(_announce(server, url))
     try:
         async with _evaluated(options):
             await server.run()
@@ -160,9 +182,9 @@ async def _evaluate(evaluator: Evaluator) -> None:
         log.exception("alerts are not evaluated")
 
 
-async def _announce(server: WebServer, listening: socket.socket) -> None:
+async def _announce(server: WebServer, url: str) -> None:
     await server.ready.wait()
-    print(f"{READY_PREFIX}{url_of(listening)}", flush=True)
+    print(f"{READY_PREFIX}{url}", flush=True)
 
 
 def _stop(server: WebServer) -> None:

@@ -98,7 +98,7 @@ class Sessions:
             raise LoginFailed("this mechanism is not supported")
         if not password or (not username and mechanism != "OAUTHBEARER"):
             raise LoginFailed("enter your name and your password")
-        own = _credentials(mechanism, username, password)
+        own = credentials(mechanism, username, password)
         properties = {**self._options.properties, **own}
         async with self._logins:
             session = Session(self._options, properties, username or "token")
@@ -155,7 +155,8 @@ def needs_login(properties: Mapping[str, str]) -> bool:
     return protocol.startswith("SASL_") and not any(name in properties for name in _CREDENTIALS)
 
 
-def _credentials(mechanism: str, username: str, password: str) -> dict[str, str]:
+def credentials(mechanism: str, username: str, password: str) -> dict[str, str]:
+    """The client properties of a person's credentials. Raises LoginFailed if they cannot be such."""
     # References are resolved in values, so that ${file:…} in a password would read a file of this machine.
     if "${" in username or "${" in password:
         raise LoginFailed("names and passwords with ${ are not supported here")

@@ -50,6 +50,11 @@ class HttpOptions:
     read_only: bool = False
     alerts: str | None = OFF
     """The file with the settings of alerts, `off`, or None for default settings."""
+    role: str = "both"
+    """What of the HTTP API is served: ingress, egress or both."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    """PEM files for HTTPS."""
 
     @property
     def is_off(self) -> bool:
@@ -107,6 +112,11 @@ def gateway_command(
         command.append("--read-only")
     if options.alerts is not None:
         command += ["--alerts", options.alerts]
+    command += ["--role", options.role]
+    if options.tls_certificate is not None:
+        command += ["--tls-cert", str(options.tls_certificate)]
+    if options.tls_key is not None:
+        command += ["--tls-key", str(options.tls_key)]
     return command
 
 

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
-from runnel.client.chunk import Chunk, Message, end_of
+from runnel.client.chunk import Chunk, Message
 from runnel.client.cluster import Cluster
-from runnel.client.errors import ClientError, check
+from runnel.client.errors import ClientError
+from runnel.client.fetching import FetchSizes, fetch_once
 from runnel.client.offsets import READ_UNCOMMITTED
-from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.model.ids import TopicPartition
 
-PARTITION_BYTES = 512 * 1024
-REQUEST_BYTES = 4 * 1024 * 1024
+SIZES = FetchSizes(request_bytes=4 * 1024 * 1024, partition_bytes=512 * 1024)
 READ_BYTES_MAX = 16 * 1024 * 1024
 """Bytes that are fetched before it is looked at what they are."""
 
@@ -59,69 +58,14 @@ class Source:
 
     async def _fetch(self, positions: Positions) -> list[Chunk]:
         """One request to each leader."""
-
-        async def attempt() -> list[Chunk]:
-            groups = await self.cluster.by_leader(positions)
-            chunks = await asyncio.gather(
-                *(
-                    self._fetch_from(leader, {each: positions[each] for each in own})
-                    for leader, own in groups.items()
-                )
-            )
-            return [chunk for some in chunks for chunk in some]
-
-        def recover() -> None:
-            for partition in positions:
-                self.cluster.invalidate_topic(partition.topic)
-
-        chunks = await self.cluster.retry(attempt, recover)
-        self.bytes_read += sum(len(chunk.records) for chunk in chunks)
-        return chunks
-
-    async def _fetch_from(self, leader: int, positions: Positions) -> list[Chunk]:
-        topics: dict[str, FetchTopic] = {}
-        for partition, offset in positions.items():
-            topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=REQUEST_BYTES,
-            isolation_level=self.isolation,
-            topics=list(topics.values()),
-        )
-        response = await self.cluster.send_to_node(leader, request, FetchResponse)
-        check(response.error_code, f"fetching from broker {leader}")
-        chunks = []
-        for answered in response.responses:
-            for view in answered.partitions:
-                partition = TopicPartition(answered.topic, view.partition_index)
-                chunks.append(self._chunk(partition, positions[partition], view))
-        return _with_progress(chunks)
-
-    def _chunk(self, partition: TopicPartition, offset: int, view: PartitionData) -> Chunk:
-        check(view.error_code, f"reading {partition} from offset {offset}")
-        records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
-        aborted = [(each.producer_id, each.first_offset) for each in view.aborted_transactions or ()]
-        return Chunk(
-            partition,
-            records,
-            offset,
-            end_of(partition, records, offset),
-            view.high_watermark,
-            aborted if self.isolation else (),
-        )
-
-
-def _with_progress(chunks: list[Chunk]) -> list[Chunk]:
-    """Chunks without records tell the end only if no other filled the response: else they are asked again."""
-    moved = [chunk for chunk in chunks if chunk.next_offset > chunk.from_offset]
-    is_full = sum(len(chunk.records) for chunk in moved) >= REQUEST_BYTES // 2
-    return moved if is_full else chunks
+        fetched = await fetch_once(self.cluster, positions, isolation=self.isolation, sizes=SIZES)
+        self.bytes_read += sum(len(each.chunk.records) for each in fetched)
+        # A partition without progress that is not at its end did not fit, and is asked again.
+        return [
+            each.chunk
+            for each in fetched
+            if each.chunk.next_offset > each.chunk.from_offset or not each.has_more
+        ]
 
 
 async def _collect(chunk: Chunk, after: int, messages: list[Message]) -> None:

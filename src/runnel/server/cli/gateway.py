@@ -1,17 +1,39 @@
-"""`runnel gateway`: the console of a cluster, without a broker."""
+"""`runnel gateway`: the HTTP API and the console of a cluster, without a broker."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
-from runnel.server.cli.serve import Alerts, LogLevel, LogLevelOption
+from runnel.server.cli.serve import Alerts, HttpTlsCert, HttpTlsKey, LogLevel, LogLevelOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HTTP_DEFAULT = "127.0.0.1:8080"
+
+
+class Role(StrEnum):
+    """Parts of the HTTP API, which can be scaled apart."""
+
+    INGRESS = "ingress"
+    EGRESS = "egress"
+    BOTH = "both"
+
+
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="NAME",
+        help="A name by which browsers reach it, beside localhost and addresses. Repeatable.",
+    ),
+]
+RoleOption = Annotated[
+    Role, typer.Option("--role", help="Serve publishing only (ingress), all else (egress), or both.")
+]
 
 
 def gateway(
@@ -24,22 +46,20 @@ def gateway(
         Path | None,
         typer.Option("--reports", metavar="DIR", help="Reports of pipelines. Default: .runnel/reports."),
     ] = None,
-    allowed_hosts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-host",
-            metavar="NAME",
-            help="A name by which browsers reach it, beside localhost and addresses. Repeatable.",
-        ),
-    ] = None,
+    allowed_hosts: AllowedHosts = None,
+    role: RoleOption = Role.BOTH,
+    tls_cert: HttpTlsCert = None,
+    tls_key: HttpTlsKey = None,
     alerts: Alerts = None,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
-    """Run the console of a cluster until Ctrl-C or SIGTERM.
+    """Run the HTTP API and the console of a cluster until Ctrl-C or SIGTERM.
 
     With SASL in the client properties but without credentials, people log in with their own.
 
     Example: runnel gateway -b 127.0.0.1:9092
+
+    Example: runnel gateway -b 127.0.0.1:9092 --role ingress --http 0.0.0.0:8081
 
     Example: runnel gateway -b broker:9093 --command-config client.properties --http 0.0.0.0:8080 --read-only
     """
@@ -55,8 +75,10 @@ def gateway(
         command += ["--reports", str(reports)]
     if read_only:
         command.append("--read-only")
-    if alerts is not None:
-        command += ["--alerts", alerts]
+    command += ["--role", role]
+    for name, value in (("--alerts", alerts), ("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+        if value is not None:
+            command += [name, str(value)]
     properties = client_properties()
     if properties:
         command += ["--command-config", f"/dev/fd/{_as_descriptor(properties)}"]

@@ -1,6 +1,5 @@
 """The read loop and the output format of `runnel consume`."""
 
-import time
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -9,16 +8,11 @@ import typer
 from runnel.client.chunk import Message
 from runnel.client.cluster import Cluster
 from runnel.client.group_consumer import GroupConsumer
-from runnel.client.offsets import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    end_offsets,
-    offsets_since,
-    start_offsets,
-)
+from runnel.client.moments import InvalidMoment
+from runnel.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, end_offsets
 from runnel.client.reader import Reader
+from runnel.client.start_positions import start_positions
 from runnel.model.ids import TopicPartition
-from runnel.server.cli.options import parse_moment_ms
 from runnel.server.cli.output import time_text
 from runnel.server.cli.records import headers_text, to_json
 from runnel.server.cli.reset import check_partitions
@@ -124,28 +118,12 @@ async def _partitions(cluster: Cluster, options: ReadOptions) -> list[TopicParti
 async def _start(
     cluster: Cluster, partitions: list[TopicPartition], options: ReadOptions
 ) -> dict[TopicPartition, int]:
-    start = options.start or "earliest"
-    if start == "earliest":
-        return await start_offsets(cluster, partitions)
-    if start == "latest":
-        return await end_offsets(cluster, partitions, isolation=options.isolation)
-    number = _number(start)
-    if number is None:
-        moment_ms = parse_moment_ms(start, time.time_ns() // 1_000_000)
-        return await offsets_since(cluster, partitions, moment_ms)
-    starts = await start_offsets(cluster, partitions)
-    ends = await end_offsets(cluster, partitions, isolation=options.isolation)
-    if number < 0:
-        return {partition: max(ends[partition] + number, starts[partition]) for partition in partitions}
-    # Partitions have different ranges: clamp the offset to each.
-    return {partition: min(max(number, starts[partition]), ends[partition]) for partition in partitions}
-
-
-def _number(text: str) -> int | None:
     try:
-        return int(text)
-    except ValueError:
-        return None
+        return await start_positions(
+            cluster, partitions, options.start or "earliest", isolation=options.isolation
+        )
+    except InvalidMoment as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 async def _read_in_group(cluster: Cluster, options: ReadOptions, group: str, writer: LineWriter) -> int:

@@ -96,7 +96,7 @@ Http = Annotated[
         "--http",
         envvar="RUNNEL_HTTP",
         metavar="HOST:PORT|off",
-        help="Address of the console. Default: 127.0.0.1:8080, unless it is taken.",
+        help="Address of the HTTP API and the console. Default: 127.0.0.1:8080, unless it is taken.",
     ),
 ]
 HttpConfig = Annotated[
@@ -112,6 +112,24 @@ HttpReadOnly = Annotated[
     bool,
     typer.Option(
         "--http-read-only", envvar="RUNNEL_HTTP_READ_ONLY", help="Nothing can be changed in the console."
+    ),
+]
+HttpTlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-tls-cert",
+        envvar="RUNNEL_HTTP_TLS_CERT",
+        metavar="FILE",
+        help="Certificate chain (PEM): console and HTTP API are served over HTTPS.",
+    ),
+]
+HttpTlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-tls-key",
+        envvar="RUNNEL_HTTP_TLS_KEY",
+        metavar="FILE",
+        help="Private key (PEM) of the certificate. Default: in the file of the certificate.",
     ),
 ]
 Alerts = Annotated[
@@ -139,6 +157,8 @@ def serve(
     http: Http = None,
     http_config: HttpConfig = None,
     http_read_only: HttpReadOnly = False,
+    http_tls_cert: HttpTlsCert = None,
+    http_tls_key: HttpTlsKey = None,
     alerts: Alerts = None,
     log_level: LogLevelOption = LogLevel.WARNING,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -165,7 +185,7 @@ def serve(
     static = static_options(data_dir, listen, node_id, settings, config)
     if admin is not None:
         static[ADMIN_LISTENERS] = admin
-    http_options = HttpOptions(http, http_config, http_read_only, alerts)
+    http_options = HttpOptions(http, http_config, http_read_only, alerts, "both", http_tls_cert, http_tls_key)
     if workers > 1:
         from runnel.server.cli.supervised import run_nodes
         from runnel.server.local_nodes import worker_settings

@@ -1,0 +1,117 @@
+"""Limits of the HTTP API, each with its reason. What exceeds one is refused, and costs its sender only."""
+
+BODY_BYTES_MAX = 16 * 1024 * 1024
+"""A body that is decoded as a whole, in a few milliseconds per megabyte. Larger ones are sent as NDJSON."""
+
+DRAIN_BYTES_MAX = 64 * 1024 * 1024
+"""How much of a body that is too large is read and dropped, so that its sender reads why it was refused."""
+
+LINE_BYTES_MAX = 4 * 1024 * 1024
+"""A line of NDJSON, and a message of a WebSocket: a record of the largest default size, in base64, fits."""
+
+BODY_READ_S = 30.0
+"""How long a body may pause. A client that sends a byte a minute would hold a request for ever."""
+
+HEAD_BYTES_MAX = 64 * 1024
+"""The request line and all headers; the server's parser itself has no limit."""
+
+HEAD_READ_S = 30.0
+"""How long a client may take to send a request line and its headers."""
+
+BATCH_RECORDS_MAX = 10_000
+"""Records of a JSON array: each becomes a few objects, and all results are in one response."""
+
+BULK_IN_FLIGHT_MAX = 2_000
+"""Records of an NDJSON upload that are sent and not acknowledged: enough to fill batches, little memory."""
+
+BULK_ERRORS_MAX = 100
+"""Failed lines that the summary of an upload lists; all are counted."""
+
+RECORD_HEADERS_MAX = 1_000
+"""Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
+
+DELIVERY_S = 10.0
+"""How long a record is retried. Clients of other proxies waited two minutes for a 200 that was an error."""
+
+OUTCOME_S = DELIVERY_S + 2.0
+"""When a publish is answered with 504 although the broker may still answer."""
+
+BUFFER_BYTES_MAX = 32 * 1024 * 1024
+"""Records of one principal that are not acknowledged."""
+
+BUFFER_REFUSED_SHARE = 0.8
+"""How full the buffer is when publishes are refused with 429; uploads wait, and use the rest."""
+
+RETRY_AFTER_S = (1, 3)
+"""Seconds that refused clients are asked to wait, spread, so that they do not all return at once."""
+
+POLL_MESSAGES_MAX = 10_000
+"""Messages of one response."""
+
+POLL_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes that are fetched for one response: broker and gateway hold them. A message may be larger."""
+
+POLL_PARTITION_BYTES = 1024 * 1024
+"""Bytes of one partition in a fetch, unless a partition's next batch is larger."""
+
+POLL_FEW_MESSAGES = 10
+POLL_FEW_BYTES = 64 * 1024
+"""Bytes of one partition for a request of a few messages: fetching a megabyte for one would be wasteful."""
+
+WAIT_MS_MAX = 60_000
+"""The longest poll: proxies close connections that are silent for longer."""
+
+POLL_ROUNDS_MAX = 50
+"""Fetches of one response: a topic with nothing but aborted transactions must not keep one busy."""
+
+REQUESTS_MAX = 1_000
+"""Requests in flight per principal, waiting polls included; more are refused with 429."""
+
+STREAMS_MAX = 4_000
+"""Open streams, SSE and WebSocket, of a gateway: each has a descriptor, and 256 KiB unsent at most."""
+
+STREAM_PARTITIONS_MAX = 128
+"""Partitions of one stream: every event carries the position in each. Above, streams name a partition."""
+
+STREAM_WRITE_BYTES = 128 * 1024
+"""Bytes that are written to a stream at a time."""
+
+STREAM_IDLE_S = 15.0
+"""After this time without a message a comment is sent: proxies close silent connections, often after 60 s."""
+
+STREAM_STUCK_S = 30.0
+"""A client that reads nothing for this long is cut off."""
+
+FEEDS_MAX = 128
+"""Topics that are followed at a time, per isolation, group and format: each has a reader and a ring."""
+
+FEED_IDLE_S = 5.0
+"""How long a topic is followed after its last stream has ended: reconnecting clients find it running."""
+
+RING_BYTES_MAX = 2 * 1024 * 1024
+RING_MESSAGES_MAX = 10_000
+"""Messages of a feed that are kept, encoded once for all streams. Slower clients read by themselves."""
+
+SOCKET_CREDIT = 100
+SOCKET_CREDIT_MAX = 10_000
+"""Messages that a WebSocket client is sent before it grants more: by default, and at most."""
+
+SOCKET_IN_FLIGHT_MAX = 100
+"""Publishes and acks of a WebSocket that are not answered; the next is read when one is."""
+
+PRINCIPALS_MAX = 500
+"""Principals with connections to brokers; the least recently used idle one makes room."""
+
+PRINCIPAL_IDLE_S = 300.0
+"""When the connections of a principal without requests are closed."""
+
+LOGINS_AT_ONCE = 8
+"""Authentications that run at the same time: SCRAM takes milliseconds of CPU, here and at the broker."""
+
+REFUSED_LOGIN_S = 5.0
+REFUSED_LOGINS_MAX = 1_000
+"""For how long, and for how many credentials, a refusal is remembered: retries with a wrong password do not
+reach the broker, which delays answers to an address with many of them."""
+
+MISSING_TOPIC_S = 0.3
+"""How long an unknown topic is looked for: brokers hear of a new topic one after the other."""

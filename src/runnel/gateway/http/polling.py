@@ -1,0 +1,252 @@
+"""Messages out, a request at a time: from an offset, a time, a cursor, or the position of a group."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.responses import Response
+
+from runnel.client.chunk import Message as KafkaMessage
+from runnel.client.cluster import Cluster, TopicView
+from runnel.client.errors import BrokerError
+from runnel.client.fetching import Fetched, FetchSizes, fetch_once
+from runnel.client.moments import InvalidMoment
+from runnel.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, end_offsets, start_offsets
+from runnel.client.start_positions import start_positions
+from runnel.gateway.http import cloud_events, groups
+from runnel.gateway.http.limits import (
+    POLL_BYTES_MAX,
+    POLL_FEW_BYTES,
+    POLL_FEW_MESSAGES,
+    POLL_PARTITION_BYTES,
+    POLL_ROUNDS_MAX,
+)
+from runnel.gateway.http.message_ids import Cursor, read_cursor, read_message_id
+from runnel.gateway.http.models import (
+    Acknowledged,
+    AckRequest,
+    CommittedOffset,
+    Gap,
+    Isolation,
+    Messages,
+    SubscribeQuery,
+)
+from runnel.gateway.http.operations import EVENT_STREAM, NDJSON
+from runnel.gateway.http.principals import Principal
+from runnel.gateway.http.problems import Problem
+from runnel.gateway.http.records import View
+from runnel.gateway.http.requests import NO_STORE, Call
+from runnel.gateway.http.responses import LineStream
+from runnel.gateway.http.streams.feeds import FeedKey
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+MESSAGES_DEFAULT = 100
+TURN = 500
+"""Messages that are decoded before other requests get a turn."""
+
+Positions = dict[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What a client reads, and from where."""
+
+    cluster: Cluster
+    view: TopicView
+    query: SubscribeQuery
+    positions: Positions
+    shown: View
+    gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def isolation(self) -> int:
+        return READ_COMMITTED if self.query.isolation is Isolation.READ_COMMITTED else READ_UNCOMMITTED
+
+    @property
+    def feed_key(self) -> FeedKey:
+        """What it has in common with others."""
+        return FeedKey(self.view.name, self.query.partition, self.isolation, self.shown)
+
+    def cursor(self) -> Cursor:
+        """The positions as clients see them."""
+        return Cursor(self.view.topic_id, {each.partition: at for each, at in self.positions.items()})
+
+
+async def subscription(
+    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
+) -> Subscription:
+    """Find where a subscription begins."""
+    count = len(view.partitions)
+    if query.partition is not None and query.partition >= count:
+        raise Problem(404, f"the topic {view.name} has {count} partitions, numbered from 0")
+    numbers = range(count) if query.partition is None else (query.partition,)
+    partitions = [TopicPartition(view.name, number) for number in numbers]
+    is_replayed = query.group is not None and (query.offset is not None or query.cursor is not None)
+    shown = View(view.topic_id, query.format, query.group or "", is_replayed)
+    found = Subscription(cluster, view, query, {}, shown)
+    if query.cursor is not None:
+        given = read_cursor(query.cursor, view.topic_id)
+        found.positions = {each: given[each.partition] for each in partitions if each.partition in given}
+        # Partitions that were added since.
+        added = [each for each in partitions if each not in found.positions]
+        found.positions |= await start_offsets(cluster, added) if added else {}
+    elif query.group is not None and query.offset is None:
+        found.positions = await groups.deliverable(cluster, query.group, partitions)
+    else:
+        try:
+            found.positions = await start_positions(
+                cluster, partitions, query.offset or default_start, isolation=found.isolation
+            )
+        except InvalidMoment as error:
+            raise Problem(422, f"offset: {error}") from None
+    return found
+
+
+# One response.
+
+
+async def subscribe(call: Call) -> Response:
+    """Messages, waiting for them if asked to; a stream for clients that accept one."""
+    query = call.query(SubscribeQuery)
+    view = await call.topic_view()
+    if call.accepts(EVENT_STREAM):
+        from runnel.gateway.http.streams.sse import event_stream
+
+        return await event_stream(call, view, query)
+    found = await subscription(call.cluster, view, query, "earliest")
+    if call.accepts(NDJSON):
+        messages = await poll(call, found, query.max or MESSAGES_DEFAULT)
+        return LineStream(_lines(found, messages), {"runnel-next": found.cursor().text()})
+    is_single = query.group is not None and query.max is None and not found.shown.is_replayed
+    messages = await poll(call, found, 1 if is_single else query.max or MESSAGES_DEFAULT)
+    as_events = cloud_events.response_of(call, found.shown, view.name, messages, found.cursor().text())
+    if as_events is not None:
+        return as_events
+    if not is_single:
+        content = Messages([found.shown.of(each) for each in messages], found.cursor().text(), found.gaps)
+        return call.answer(content)
+    if not messages:
+        return Response(status_code=204, headers=NO_STORE)
+    return call.answer(found.shown.of(messages[0]))
+
+
+async def _lines(found: Subscription, messages: list[KafkaMessage]) -> AsyncGenerator[bytes]:
+    for start in range(0, len(messages), TURN):
+        part = messages[start : start + TURN]
+        yield b"".join(msgspec.json.encode(found.shown.of(each)) + b"\n" for each in part)
+        await asyncio.sleep(0)
+
+
+async def poll(call: Call, found: Subscription, limit: int) -> list[KafkaMessage]:
+    """The next messages; waits for the first as long as the query says. Moves the positions."""
+    messages = await read(found, limit)
+    deadline_s = asyncio.get_running_loop().time() + found.query.wait / 1000
+    if messages or not found.query.wait:
+        return messages
+    return await _wait(call.principal, found, limit, deadline_s)
+
+
+async def _wait(
+    principal: Principal, found: Subscription, limit: int, deadline_s: float
+) -> list[KafkaMessage]:
+    """Read again when the feed of the topic has seen something that was not read."""
+    loop = asyncio.get_running_loop()
+    async with principal.feeds.follow(found.feed_key, list(found.positions)) as feed:
+        while (left_s := deadline_s - loop.time()) > 0 and not feed.is_stopped:
+            if feed.is_beyond(found.positions):
+                messages = await read(found, limit)
+                if messages:
+                    return messages
+            else:
+                await feed.changed(left_s)
+    return []
+
+
+async def read(found: Subscription, limit: int) -> list[KafkaMessage]:
+    """The next messages that are there; moves the positions behind them."""
+    few = limit <= POLL_FEW_MESSAGES
+    sizes = FetchSizes(POLL_BYTES_MAX, POLL_FEW_BYTES if few else POLL_PARTITION_BYTES)
+    pending = list(found.positions)
+    for _ in range(POLL_ROUNDS_MAX):
+        fetched = await fetch(found, pending, sizes)
+        if fetched is None:
+            continue
+        messages = await take(fetched, limit, found.positions)
+        if messages:
+            return messages
+        # Another one is first, of which a broker returns a batch of any size.
+        pending = [each.chunk.partition for each in fetched if each.has_more]
+        pending = pending[1:] + pending[:1]
+        if not pending:
+            break
+    return []
+
+
+async def fetch(
+    found: Subscription, pending: Sequence[TopicPartition], sizes: FetchSizes
+) -> list[Fetched] | None:
+    """Fetch partitions from their positions; None if these were not in the log, and were moved into it."""
+    wanted = {partition: found.positions[partition] for partition in pending}
+    try:
+        return await fetch_once(found.cluster, wanted, isolation=found.isolation, sizes=sizes)
+    except BrokerError as error:
+        if error.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+    await _into_range(found)
+    return None
+
+
+async def _into_range(found: Subscription) -> None:
+    """Move positions that are not in the log into it; what was deleted before is a gap."""
+    starts, ends = await asyncio.gather(
+        start_offsets(found.cluster, found.positions),
+        end_offsets(found.cluster, found.positions, isolation=found.isolation),
+    )
+    for partition, position in found.positions.items():
+        start = starts[partition]
+        if position < start:
+            found.gaps.append(Gap(partition.partition, position, start))
+        found.positions[partition] = min(max(position, start), max(ends[partition], start))
+
+
+async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list[KafkaMessage]:
+    """The oldest messages over all partitions; moves the positions behind them."""
+    streams = [each.chunk.messages() for each in fetched]
+    messages: list[KafkaMessage] = []
+    size_bytes = 0
+    for message in heapq.merge(*streams, key=lambda message: message.timestamp_ms):
+        messages.append(message)
+        size_bytes += len(message.value or b"") + len(message.key or b"")
+        # Compressed batches can be much larger than what was fetched.
+        if len(messages) == limit or size_bytes > 4 * POLL_BYTES_MAX:
+            for each in messages:
+                positions[TopicPartition(each.topic, each.partition)] = each.offset + 1
+            return messages
+        if len(messages) % TURN == 0:
+            await asyncio.sleep(0)
+    for each_fetched in fetched:
+        positions[each_fetched.chunk.partition] = each_fetched.chunk.next_offset
+    return messages
+
+
+# Acknowledgements.
+
+
+async def ack(call: Call) -> Response:
+    """Acknowledge messages."""
+    given = await call.json(AckRequest)
+    view = await call.topic_view()
+    return call.answer(await acknowledged(call.cluster, view, given))
+
+
+async def acknowledged(cluster: Cluster, view: TopicView, given: AckRequest) -> Acknowledged:
+    """Acknowledge the messages of a request."""
+    one, many = given.message_id, given.message_ids
+    if isinstance(one, str) == isinstance(many, list):
+        raise Problem(422, "give messageId or messageIds")
+    texts = [one] if isinstance(one, str) else many if isinstance(many, list) else []
+    committed = await groups.acknowledge(cluster, view, [read_message_id(text) for text in texts])
+    return Acknowledged([CommittedOffset(*each) for each in sorted(committed.items())])

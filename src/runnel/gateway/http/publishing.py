@@ -1,0 +1,245 @@
+"""Records in: one, a batch, or an upload of any length."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.responses import Response
+
+from runnel.client.accumulator import Delivery
+from runnel.client.admin import Admin
+from runnel.client.cluster import TopicView
+from runnel.client.errors import BrokerError, ClientError
+from runnel.gateway.http import cloud_events
+from runnel.gateway.http.limits import (
+    BATCH_RECORDS_MAX,
+    BUFFER_BYTES_MAX,
+    BUFFER_REFUSED_SHARE,
+    BULK_ERRORS_MAX,
+    BULK_IN_FLIGHT_MAX,
+    LINE_BYTES_MAX,
+    OUTCOME_S,
+)
+from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.models import (
+    FailedLine,
+    Published,
+    PublishOutcome,
+    PublishOutcomes,
+    PublishQuery,
+    PublishRecord,
+    UploadSummary,
+)
+from runnel.gateway.http.operations import JSON, NDJSON
+from runnel.gateway.http.principals import Principal
+from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
+from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, to_record
+from runnel.gateway.http.requests import Call, decode, lines_of, unsupported
+from runnel.gateway.http.responses import LineStream
+from runnel.gateway.http.topic_names import check_may_change
+from runnel.model.errors import ErrorCode
+
+Sent = asyncio.Future[Delivery]
+
+
+async def publish(call: Call) -> Response:
+    """Write one record, or many."""
+    check_idempotency_key(call)
+    view = await _topic(call)
+    kind = call.media_type
+    if kind == NDJSON:
+        return await _upload(call, view)
+    if cloud_events.is_event(kind, call.request.headers):
+        body = await call.body()
+        records = cloud_events.to_records(kind, call.request.headers, body)
+        is_batch = kind == cloud_events.BATCH
+    elif kind == JSON:
+        trace = call.request.headers.get(TRACE_HEADER)
+        given = decode(await call.body(), PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
+        is_batch = isinstance(given, list)
+        records = [to_record(each, trace) for each in (given if isinstance(given, list) else [given])]
+    else:
+        raise unsupported(call.operation, kind)
+    if len(records) > BATCH_RECORDS_MAX:
+        raise Problem(413, f"more than {BATCH_RECORDS_MAX} records; send {NDJSON}")
+    if not is_batch:
+        return call.answer(await publish_one(call.principal, view, records[0]))
+    outcomes = await publish_all(call.principal, view, records)
+    status = 207 if any(outcome.error is not None for outcome in outcomes) else 200
+    return call.answer(PublishOutcomes(outcomes), status)
+
+
+def check_idempotency_key(call: Call) -> None:
+    """400 for requests with a key.
+
+    A cache of keys in one gateway would be no promise: the partition leader has to remember them. Once topics
+    have the setting `dedup.window.ms`, the key is sent as the header `runnel-idempotency-key`, and this check
+    is for topics without the setting.
+    """
+    if "idempotency-key" in call.request.headers:
+        raise Problem(
+            400, "Idempotency-Key is not supported: topics have no deduplication; send the record without it"
+        )
+
+
+async def _topic(call: Call) -> TopicView:
+    """The topic, created if that is asked for; internal ones are refused."""
+    query = call.query(PublishQuery)
+    try:
+        view = await call.topic_view()
+    except Problem as missing:
+        if not query.create or missing.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+            raise
+        try:
+            await Admin(call.cluster).create_topic(call.topic)
+        except BrokerError as refusal:
+            if refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        view = await call.cluster.topic(call.topic)
+    check_may_change(view)
+    return view
+
+
+async def send(principal: Principal, topic: str, record: OutgoingRecord, *, waits: bool = False) -> Sent:
+    """Queue a record; with `waits`, also while the buffer is full."""
+    sent = await principal.producer.send(
+        topic,
+        record.value,
+        key=record.key,
+        headers=record.headers,
+        partition=record.partition,
+        timestamp_ms=record.timestamp_ms,
+        buffered_max=None if waits else int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
+    )
+    # A request that has ended does not retrieve it.
+    sent.add_done_callback(lambda future: future.cancelled() or future.exception())
+    return sent
+
+
+async def publish_one(principal: Principal, view: TopicView, record: OutgoingRecord) -> Published:
+    """Write a record; Problem if it was not, or if that is unknown."""
+    sent = await send(principal, view.name, record)
+    try:
+        async with asyncio.timeout(OUTCOME_S):
+            delivery = await sent
+    except TimeoutError:
+        raise Problem(504, UNKNOWN_OUTCOME) from None
+    number = delivery.partition.partition
+    return Published(_id(view, delivery), number, delivery.offset)
+
+
+async def publish_all(
+    principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
+) -> list[PublishOutcome]:
+    """Write records; the outcome of each."""
+    sent: list[Sent | Problem] = []
+    for record in records:
+        try:
+            sent.append(await send(principal, view.name, record))
+        except ClientError as error:
+            sent.append(problem_of(error))
+    waiting = [each for each in sent if isinstance(each, asyncio.Future)]
+    if waiting:
+        await asyncio.wait(waiting, timeout=OUTCOME_S)
+    return [outcome_of(view, each) for each in sent]
+
+
+def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
+    """What became of a record."""
+    if isinstance(sent, Problem):
+        return PublishOutcome(error=sent.details)
+    if not sent.done():
+        return PublishOutcome(error=Problem(504, UNKNOWN_OUTCOME).details)
+    error = sent.exception()
+    if isinstance(error, ClientError):
+        return PublishOutcome(error=problem_of(error).details)
+    delivery = sent.result()
+    return PublishOutcome(_id(view, delivery), delivery.partition.partition, delivery.offset)
+
+
+def _id(view: TopicView, delivery: Delivery) -> str | None:
+    if delivery.offset < 0:
+        # The broker has it already, and does not say where.
+        return None
+    return MessageId(view.topic_id, delivery.partition.partition, delivery.offset).text()
+
+
+# Uploads.
+
+
+@dataclass(slots=True)
+class Upload:
+    """An upload, line by line: a bounded number of records is in flight, and only counts are kept."""
+
+    principal: Principal
+    view: TopicView
+    trace: str | None
+    line: int = 0
+    published: int = 0
+    failed: int = 0
+    errors: list[FailedLine] = field(default_factory=list)
+    _in_flight: deque[tuple[int, Sent | Problem]] = field(default_factory=deque)
+
+    async def add(self, line: bytes | None) -> None:
+        """Queue a line, waiting while the buffer is full."""
+        self.line += 1
+        self._in_flight.append((self.line, await self._sent(line)))
+
+    async def _sent(self, line: bytes | None) -> Sent | Problem:
+        try:
+            if line is None:
+                raise Problem(413, f"the line is longer than {LINE_BYTES_MAX} bytes")
+            record = to_record(decode(line, PublishRecord), self.trace)
+            return await send(self.principal, self.view.name, record, waits=True)
+        except Problem as problem:
+            return problem
+        except ClientError as error:
+            return problem_of(error)
+
+    async def outcomes(self, *, in_flight_max: int) -> AsyncGenerator[PublishOutcome]:
+        """The outcomes in the order of lines, until no more than this many are in flight."""
+        while self._in_flight:
+            number, sent = self._in_flight[0]
+            if isinstance(sent, asyncio.Future) and not sent.done():
+                if len(self._in_flight) <= in_flight_max:
+                    return
+                await asyncio.wait((sent,), timeout=OUTCOME_S)
+            self._in_flight.popleft()
+            outcome = outcome_of(self.view, sent)
+            if outcome.error is None:
+                self.published += 1
+            else:
+                self.failed += 1
+                if len(self.errors) < BULK_ERRORS_MAX:
+                    self.errors.append(FailedLine(number, outcome.error))
+            yield outcome
+
+
+async def _upload(call: Call, view: TopicView) -> Response:
+    upload = Upload(call.principal, view, call.request.headers.get(TRACE_HEADER))
+    if call.accepts(NDJSON):
+        return LineStream(_encoded(_uploaded(call, upload)))
+    async for _ in _uploaded(call, upload):
+        pass
+    summary = UploadSummary(upload.published, upload.failed, upload.errors)
+    return call.answer(summary, 207 if upload.failed else 200)
+
+
+async def _uploaded(call: Call, upload: Upload) -> AsyncGenerator[PublishOutcome]:
+    async for line in lines_of(call.request):
+        await upload.add(line)
+        async for outcome in upload.outcomes(in_flight_max=BULK_IN_FLIGHT_MAX):
+            yield outcome
+    async for outcome in upload.outcomes(in_flight_max=0):
+        yield outcome
+
+
+async def _encoded(outcomes: AsyncIterator[PublishOutcome]) -> AsyncGenerator[bytes]:
+    try:
+        async for outcome in outcomes:
+            yield msgspec.json.encode(outcome) + b"\n"
+    except Problem as problem:
+        # Too late for a status.
+        yield msgspec.json.encode(PublishOutcome(error=problem.details)) + b"\n"

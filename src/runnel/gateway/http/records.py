@@ -1,0 +1,173 @@
+"""Records of requests ↔ bytes in Kafka. No I/O."""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from runnel.batch.records import Headers
+from runnel.client.chunk import Message as KafkaMessage
+from runnel.gateway.http.limits import RECORD_HEADERS_MAX
+from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.models import Format, Header, Message, PublishRecord
+from runnel.gateway.http.problems import Problem
+
+TRACE_HEADER = "traceparent"
+
+
+@dataclass(slots=True)
+class OutgoingRecord:
+    """A record as it is produced."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingRecord:
+    """The bytes of a record; 422 if it says something twice, or has no value."""
+    if given.value is UNSET and given.value_base64 is UNSET:
+        raise Problem(422, "the record has neither value nor value_base64; a tombstone has the value null")
+    headers = _headers(given)
+    if traceparent is not None and all(name != TRACE_HEADER for name, _ in headers):
+        headers.append((TRACE_HEADER, traceparent.encode("latin-1", "replace")))
+    if len(headers) > RECORD_HEADERS_MAX:
+        raise Problem(422, f"the record has more than {RECORD_HEADERS_MAX} headers")
+    return OutgoingRecord(
+        _bytes("key", given.key, given.key_base64),
+        _bytes("value", given.value, given.value_base64),
+        headers,
+        given.partition,
+        given.timestamp,
+    )
+
+
+def _bytes(name: str, plain: Raw | UnsetType, encoded: str | UnsetType) -> bytes | None:
+    if not isinstance(encoded, UnsetType):
+        if not isinstance(plain, UnsetType):
+            raise Problem(422, f"the record has both {name} and {name}_base64")
+        return base64.b64decode(encoded)
+    if isinstance(plain, UnsetType):
+        return None
+    return text_of(plain)
+
+
+def text_of(plain: Raw) -> bytes | None:
+    """What is stored for JSON: a text without its quotes, nothing for null, and all else as it is written."""
+    raw = bytes(plain)
+    if raw.startswith(b'"'):
+        try:
+            return msgspec.json.decode(raw, type=str).encode()
+        except msgspec.DecodeError as error:
+            raise Problem(400, f"a text is not JSON: {error}") from None
+    return None if raw == b"null" else raw
+
+
+def _headers(given: PublishRecord) -> list[tuple[str, bytes | None]]:
+    plain = {} if isinstance(given.headers, UnsetType) else given.headers
+    found = [(name, None if value is None else value.encode()) for name, value in plain.items()]
+    for header in () if isinstance(given.headers_list, UnsetType) else given.headers_list:
+        if not isinstance(header.value_base64, UnsetType):
+            if not isinstance(header.value, UnsetType):
+                raise Problem(422, f"the header {header.name!r} has both value and value_base64")
+            found.append((header.name, base64.b64decode(header.value_base64)))
+        else:
+            text = None if isinstance(header.value, UnsetType) else header.value
+            found.append((header.name, None if text is None else text.encode()))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How messages of a topic are shown to a client."""
+
+    topic_id: bytes
+    format: Format = Format.JSON
+    group: str = ""
+    is_replayed: bool = False
+
+    def message_id(self, partition: int, offset: int) -> str:
+        """The id of a message."""
+        return MessageId(self.topic_id, partition, offset, self.group, self.is_replayed).text()
+
+    def of(self, message: KafkaMessage) -> Message:
+        """A message as it is shown."""
+        shown = Message(
+            self.message_id(message.partition, message.offset),
+            message.partition,
+            message.offset,
+            message.timestamp_ms,
+            {},
+        )
+        self._show_key(shown, message.key)
+        self._show_value(shown, message.value)
+        show_headers(shown, message.headers)
+        return shown
+
+    def _show_key(self, shown: Message, key: bytes | None) -> None:
+        text = None if key is None or self.format is Format.BASE64 else text_or_none(key)
+        if key is None or text is not None:
+            shown.key = text
+        else:
+            shown.key_base64 = base64.b64encode(key).decode()
+
+    def _show_value(self, shown: Message, value: bytes | None) -> None:
+        if value is None:
+            shown.value = NULL
+            return
+        if self.format is not Format.BASE64:
+            if self.format is not Format.TEXT and value[:1] in (b"{", b"[") and (raw := as_json(value)):
+                shown.value = raw
+                return
+            text = text_or_none(value)
+            if text is not None:
+                shown.value = Raw(msgspec.json.encode(text))
+                return
+        shown.value_base64 = base64.b64encode(value).decode()
+
+
+NULL = Raw(b"null")
+
+
+def text_or_none(data: bytes) -> str | None:
+    """The text; None if the bytes are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def as_json(value: bytes) -> Raw | None:
+    """The value in one line, as it is written; None if it is not JSON."""
+    try:
+        msgspec.json.decode(value)
+        if b"\n" in value or b"\r" in value:
+            value = msgspec.json.format(value, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Raw(value)
+
+
+def show_headers(shown: Message, headers: Headers) -> None:
+    """The headers by name; and all of them in order, if the names do not tell everything."""
+    is_lossy = False
+    for name, value in headers:
+        text = None if value is None else text_or_none(value)
+        is_lossy = is_lossy or name in shown.headers or (text is None and value is not None)
+        if value is None or text is not None:
+            shown.headers[name] = text
+    if is_lossy:
+        shown.headers_list = list(_all_headers(headers))
+
+
+def _all_headers(headers: Headers) -> Iterable[Header]:
+    for name, value in headers:
+        text = None if value is None else text_or_none(value)
+        if value is None or text is not None:
+            yield Header(name, text)
+        else:
+            yield Header(name, value_base64=base64.b64encode(value).decode())

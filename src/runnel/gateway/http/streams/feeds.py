@@ -1,0 +1,264 @@
+"""Feeds: the end of a topic, read once and encoded once for all streams that follow it.
+
+    partitions ── one reader ──► ring of messages, each with the cursor after it ──► streams
+
+A stream is a number in the ring. One that begins elsewhere, or falls out of the ring, reads by itself up to a
+message of the ring, and goes on from there. All streams of a feed see its messages in the same order, so that
+the cursor after a message is the same for all of them, too.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from runnel.client.chunk import Message as KafkaMessage
+from runnel.client.cluster import Cluster
+from runnel.client.errors import ClientError
+from runnel.client.offsets import end_offsets
+from runnel.client.reader import Reader
+from runnel.gateway.http.limits import (
+    FEED_IDLE_S,
+    FEEDS_MAX,
+    RING_BYTES_MAX,
+    RING_MESSAGES_MAX,
+)
+from runnel.gateway.http.message_ids import Cursor
+from runnel.gateway.http.problems import Problem
+from runnel.gateway.http.records import View
+from runnel.model.ids import TopicPartition
+
+READER_BYTES = 1024 * 1024
+READER_PARTITION_BYTES = 256 * 1024
+TURN = 200
+
+
+class FeedKey(NamedTuple):
+    """What streams of a feed have in common."""
+
+    topic: str
+    partition: int | None
+    isolation: int
+    shown: View
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Entry:
+    """A message, encoded for every kind of stream when the first one needs it."""
+
+    partition: int
+    offset: int
+    data: bytes
+    """The message as JSON."""
+    cursor: str
+    """The position after it, in all partitions."""
+    _event: bytes = b""
+    _frame: str = ""
+
+    @property
+    def event(self) -> bytes:
+        """As an event of SSE."""
+        if not self._event:
+            self._event = b"id: %b\ndata: %b\n\n" % (self.cursor.encode(), self.data)
+        return self._event
+
+    @property
+    def frame(self) -> str:
+        """As a message of a WebSocket."""
+        if not self._frame:
+            head = f'{{"type":"message","cursor":"{self.cursor}",'
+            self._frame = head + self.data[1:].decode()
+        return self._frame
+
+
+def entry_of(message: KafkaMessage, shown: View, cursor: Cursor) -> Entry:
+    """Encode a message; moves the cursor behind it."""
+    cursor.advance(message.partition, message.offset + 1)
+    data = msgspec.json.encode(shown.of(message))
+    return Entry(message.partition, message.offset, data, cursor.text())
+
+
+class Feed:
+    """One topic, or a partition of it, from now on."""
+
+    def __init__(self, cluster: Cluster, key: FeedKey) -> None:
+        self._cluster = cluster
+        self.key = key
+        self.cursor = Cursor(key.shown.topic_id, {})
+        self._ring: deque[Entry] = deque()
+        self._first = 0
+        self._size_bytes = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self.is_stopped = False
+        self.error: ClientError | None = None
+        self.followers = 0
+        self.idle_since_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def end(self) -> int:
+        """The number of the next message."""
+        return self._first + len(self._ring)
+
+    @cached_property
+    def _ready(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    async def start(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begin at the end of the partitions; on return it is known where that is."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(partitions))
+        await self._ready.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error that has ended it."""
+        if self.error is not None:
+            raise self.error
+
+    def has(self, number: int) -> bool:
+        """Is a message, or the next one, in the ring?"""
+        return self._first <= number
+
+    def entries(self, number: int, bytes_max: int) -> list[Entry]:
+        """Messages from a number on, up to a size."""
+        found: list[Entry] = []
+        size_bytes = 0
+        ring, index = self._ring, number - self._first
+        while index < len(ring) and (not found or size_bytes < bytes_max):
+            found.append(ring[index])
+            size_bytes += len(ring[index].data)
+            index += 1
+        return found
+
+    def is_beyond(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Has it read past one of these positions?"""
+        mine = self.cursor.positions
+        return any(mine.get(each.partition, 0) > position for each, position in positions.items())
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait for the next messages; False if none came in time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        done, _ = await asyncio.wait((waiter,), timeout=timeout_s)
+        self.check()
+        return bool(done)
+
+    def stop(self) -> None:
+        """End all that follow it."""
+        self.is_stopped = True
+        self._wake()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # Reading.
+
+    async def _run(self, partitions: Sequence[TopicPartition]) -> None:
+        reader = Reader(
+            self._cluster,
+            isolation=self.key.isolation,
+            max_bytes=READER_BYTES,
+            partition_max_bytes=READER_PARTITION_BYTES,
+            out_of_range="latest",
+        )
+        try:
+            async with reader:
+                ends = await end_offsets(self._cluster, partitions, isolation=self.key.isolation)
+                for partition, end in sorted(ends.items()):
+                    self.cursor.advance(partition.partition, end)
+                await reader.assign(ends)
+                self._ready.set()
+                while (chunk := await reader.next_chunk()) is not None:
+                    for count, message in enumerate(chunk.messages(), 1):
+                        self._append(entry_of(message, self.key.shown, self.cursor))
+                        if count % TURN == 0:
+                            self._wake()
+                            await asyncio.sleep(0)
+                    reader.consumed(chunk)
+                    self.cursor.advance(chunk.partition.partition, chunk.next_offset)
+                    self._wake()
+        except ClientError as error:
+            self.error = error
+        finally:
+            self.is_stopped = True
+            self._ready.set()
+            self._wake()
+
+    def _append(self, entry: Entry) -> None:
+        self._ring.append(entry)
+        self._size_bytes += len(entry.data)
+        while self._size_bytes > RING_BYTES_MAX or len(self._ring) > RING_MESSAGES_MAX:
+            if len(self._ring) == 1:
+                break
+            self._size_bytes -= len(self._ring.popleft().data)
+            self._first += 1
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class Feeds:
+    """The feeds of a principal."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._feeds: dict[FeedKey, Feed] = {}
+        self._reaper: asyncio.Task[None] | None = None
+        self.streams = 0
+        """Open streams."""
+
+    @asynccontextmanager
+    async def follow(self, key: FeedKey, partitions: Sequence[TopicPartition]) -> AsyncIterator[Feed]:
+        """The feed for streams of a kind, which runs at least until the end of the block."""
+        feed = self._feeds.get(key)
+        if feed is None or feed.is_stopped:
+            if len(self._feeds) >= FEEDS_MAX:
+                raise Problem(503, "too many topics are followed at the same time")
+            feed = self._feeds[key] = Feed(self._cluster, key)
+        feed.followers += 1
+        try:
+            await feed.start(partitions)
+            yield feed
+        finally:
+            feed.followers -= 1
+            feed.idle_since_s = asyncio.get_running_loop().time()
+            if self._reaper is None:
+                self._reaper = asyncio.create_task(self._reap())
+
+    def stop(self) -> None:
+        """End all streams."""
+        for feed in self._feeds.values():
+            feed.stop()
+
+    async def close(self) -> None:
+        """Stop all feeds."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reaper
+        await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
+        self._feeds.clear()
+
+    async def _reap(self) -> None:
+        """Close feeds that are not followed any more."""
+        while self._feeds:
+            await asyncio.sleep(FEED_IDLE_S / 2)
+            now_s = asyncio.get_running_loop().time()
+            for key, feed in list(self._feeds.items()):
+                if feed.followers == 0 and (feed.is_stopped or now_s - feed.idle_since_s > FEED_IDLE_S):
+                    del self._feeds[key]
+                    await feed.close()
+        self._reaper = None

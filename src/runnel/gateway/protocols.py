@@ -1,0 +1,93 @@
+"""uvicorn's protocols with what it lacks: a limit for the head of a request, and a way to drop a connection.
+
+An application can only end a response. That waits until the client has read what is not sent yet, for ever if
+it does not read: `runnel.abort` in the extensions of a scope closes the connection at once.
+"""
+
+import asyncio
+import socket
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from runnel.gateway.http.limits import HEAD_BYTES_MAX, HEAD_READ_S
+from runnel.gateway.http.responses import ABORT
+
+if TYPE_CHECKING:
+    from websockets.http11 import Request
+
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-type: application/problem+json\r\nconnection: close\r\ncontent-length: 57\r\n\r\n"
+    b'{"status":431,"title":"Request Header Fields Too Large"}\n'
+)
+
+
+def drop(transport: asyncio.Transport) -> None:
+    """Close a connection with what is not sent, also in the kernel."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """A connection of HTTP/1.1."""
+
+    _is_in_head = False
+    _began_now = False
+    _head_bytes = 0
+    _head_timer: "asyncio.TimerHandle | None" = None
+
+    def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
+        """A client has connected, and sends a request within a while."""
+        super().connection_made(transport)
+        self._head_timer = self.loop.call_later(HEAD_READ_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what arrives before the headers are complete: the parser has no limit of its own."""
+        self._began_now = False
+        super().data_received(data)
+        if self._is_in_head and not self._began_now:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+                self.transport.write(TOO_LARGE)
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._is_in_head = self._began_now = True
+        self._head_bytes = 0
+        super().on_message_begin()
+        cast("dict[str, Any]", self.scope)["extensions"] = {ABORT: partial(drop, self.transport)}
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_READ_S, self.transport.abort)
+
+    def on_headers_complete(self) -> None:
+        """The headers of a request are complete."""
+        self._is_in_head = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """A connection of a WebSocket."""
+
+    def handle_connect(self, event: "Request") -> None:
+        """A client asks for the upgrade."""
+        super().handle_connect(event)
+        if not self.close_sent:
+            cast("dict[str, Any]", self.scope)["extensions"][ABORT] = partial(drop, self.transport)

@@ -1,0 +1,100 @@
+"""Too much, too slow, or nothing behind the gateway: statuses that tell a client what to do."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.gateway.options import GatewayOptions
+from tests.gateway.gateways import serving
+from tests.gateway.http.clients import PROBLEM, Client
+from tools.broker_process import BrokerProcess
+
+
+def retry_after(answer) -> int:
+    assert answer.json["retryAfter"] == int(answer.headers["retry-after"])
+    return int(answer.headers["retry-after"])
+
+
+def test_a_full_buffer_is_a_429(client: Client, topic, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.publishing.BUFFER_REFUSED_SHARE", 0)
+    refused = client.post(f"/topics/{topic}/publish", {"value": "x"})
+    assert refused.status == 429 and 1 <= retry_after(refused) <= 3
+    batch = client.post(f"/topics/{topic}/publish", [{"value": "x"}])
+    assert (batch.status, batch.json["results"][0]["error"]["status"]) == (207, 429)
+
+
+def test_too_many_requests_are_a_429(client: Client, topic, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.principals.REQUESTS_MAX", 0)
+    assert retry_after(client.get("/topics")) >= 1
+
+
+def test_a_head_without_an_end_is_refused(client: Client) -> None:
+    with socket.create_connection((client.host, client.port), timeout=30) as line:
+        line.sendall(b"GET /topics HTTP/1.1\r\nX-Long: ")
+        received = b""
+        try:
+            for _ in range(100):
+                line.sendall(b"x" * 65536)
+            while part := line.recv(65536):
+                received += part
+        except ConnectionError:
+            pass
+    assert received in (b"",) or received.startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.requests.BODY_READ_S", 0.2)
+    with socket.create_connection((client.host, client.port), timeout=30) as line:
+        head = (
+            f"POST /topics/{topic}/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        )
+        line.sendall(f"{head}Content-Length: 20\r\n\r\n{{".encode())
+        assert line.recv(12) == b"HTTP/1.1 408"
+
+
+@pytest.fixture
+def impatient(tmp_path: Path, monkeypatch) -> Iterator[tuple[BrokerProcess, Client]]:
+    """A broker that can be stopped, and a gateway that does not wait for long."""
+    monkeypatch.setattr("runnel.gateway.http.principals.DELIVERY_S", 1.0)
+    monkeypatch.setattr("runnel.gateway.http.principals.API_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("runnel.gateway.http.publishing.OUTCOME_S", 2.0)
+    with (
+        BrokerProcess(tmp_path / "data", {}) as broker,
+        serving(GatewayOptions(broker.bootstrap)) as visitor,
+    ):
+        client = Client.of(visitor)
+        client.create("t")
+        client.publish("t", {"value": "first"})
+        yield broker, client
+
+
+def test_no_broker_is_a_503_and_it_recovers(impatient: tuple[BrokerProcess, Client]) -> None:
+    broker, client = impatient
+    broker.kill()
+    answers = [
+        client.get("/topics"),
+        client.get("/topics/t/subscribe?offset=0"),
+        client.post("/topics/t/publish", {"value": "x"}),
+    ]
+    # The connection was lost before the record was sent, or with it.
+    assert [answer.status for answer in answers[:2]] == [503, 503]
+    assert answers[2].status in (503, 504)
+    assert all(answer.headers["content-type"] == PROBLEM for answer in answers)
+    assert retry_after(answers[0]) >= 1
+    broker.start()
+    deadline = time.monotonic() + 60
+    while client.post("/topics/t/publish", {"value": "again"}).status != 200:
+        assert time.monotonic() < deadline
+    assert client.get("/topics/t/subscribe?offset=-1").json["messages"][0]["value"] == "again"
+
+
+def test_a_broker_that_does_not_answer_is_a_504(impatient: tuple[BrokerProcess, Client]) -> None:
+    broker, client = impatient
+    with broker.held():
+        late = client.post("/topics/t/publish", {"value": "x"})
+        batch = client.post("/topics/t/publish", [{"value": "y"}])
+    assert late.status == 504 and "unknown" in late.json["detail"]
+    assert (batch.status, batch.json["results"][0]["error"]["status"]) == (207, 504)

@@ -1,0 +1,162 @@
+"""Credentials of a request are those of a user of the broker, and ACLs decide; HTTPS; roles."""
+
+import base64
+import http.client
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from runnel.client.users import Users
+from runnel.gateway.options import GatewayOptions
+from runnel.security.scram import SCRAM_HASHES
+from runnel.testing import Broker, LocalGateway
+from tests.gateway.gateways import serving
+from tests.gateway.http.clients import Client
+from tests.gateway.test_login import MODULE, PASSWORDS, properties
+from tools import token_issuer
+from tools.certificates import CaFolder
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory) -> Iterator[Broker]:
+    users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
+    own = f'username="admin" password="{PASSWORDS["admin"]}"'
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        **token_issuer.settings(token_issuer.write_keys(tmp_path_factory.mktemp("keys") / "keys.json")),
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:carl;User:alice",
+    }
+    with Broker(settings, security_protocol="SASL_PLAINTEXT") as broker:
+        with broker.client(properties=properties("admin")) as client:
+            client.create_topic("secret", partitions=1)
+            mechanism = next(name for name in SCRAM_HASHES if name.endswith("256"))
+            client.run(lambda cluster: Users(cluster).add("carl", "carl-of-a-test", mechanism, 4096))
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def door(secured: Broker) -> Iterator[Client]:
+    options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+    with serving(options) as visitor:
+        yield Client.of(visitor)
+
+
+def test_requests_without_credentials_are_refused(door: Client) -> None:
+    for method, path, body in (
+        ("GET", "/topics", None),
+        ("POST", "/topics", {"name": "x"}),
+        ("POST", "/topics/secret/publish", {"value": "x"}),
+        ("GET", "/topics/secret/subscribe", None),
+        ("DELETE", "/topics/secret", None),
+    ):
+        answer = door.call(method, path, body)
+        assert answer.status == 401 and "Basic" in answer.headers["www-authenticate"], path
+    assert door.get("/docs").status == door.get("/openapi.json").status == 200
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        basic("anna", "wrong"),
+        basic("nemo", "nothing"),
+        basic("anna", ""),
+        basic("", "x"),
+        basic("anna", "${env:HOME}"),
+        "Basic ###",
+        "Basic /w==",
+        "Bearer",
+        "Bearer not.a.token",
+        "Digest x",
+        "",
+    ],
+)
+def test_credentials_that_are_refused(door: Client, given: str) -> None:
+    answer = door.get("/topics", Authorization=given)
+    assert answer.status == 401 and answer.headers["www-authenticate"], answer
+
+
+def test_users_of_all_mechanisms_act_as_themselves(door: Client) -> None:
+    for user, password in (("admin", PASSWORDS["admin"]), ("carl", "carl-of-a-test")):
+        given = {"Authorization": basic(user, password)}
+        assert "secret" in door.get("/topics", **given).json
+        assert door.post("/topics/secret/publish", {"value": user}, **given).status == 200
+        with door.events("/topics/secret/subscribe?offset=0", **given) as events:
+            assert events.take(1)[0]["value"] == "admin"
+
+
+def test_a_bearer_token_is_one_of_oauthbearer(door: Client) -> None:
+    assert "secret" in door.get("/topics", Authorization=f"Bearer {token_issuer.token()}").json
+    stranger = token_issuer.token(token_issuer.STRANGER)
+    assert door.get("/topics", Authorization=f"Bearer {stranger}").status == 401
+
+
+def test_acls_decide(door: Client) -> None:
+    anna = {"Authorization": basic("anna", PASSWORDS["anna"])}
+    assert door.get("/topics", **anna).json == []
+    assert door.post("/topics", {"name": "hers"}, **anna).status == 403
+    for path in ("subscribe", "subscribe?group=g"):
+        assert door.get(f"/topics/secret/{path}", **anna).status == 403
+    assert door.post("/topics/secret/publish", {"value": "x"}, **anna).status == 403
+    assert door.call("DELETE", "/topics/secret", headers=anna).status == 403
+    with pytest.raises(InvalidStatus) as refused:
+        connect(f"ws://{door.host}:{door.port}/topics/secret/subscribe", additional_headers=anna)
+    assert refused.value.response.status_code == 403
+
+
+def test_a_gateway_with_credentials_of_its_own(secured: Broker) -> None:
+    with serving(GatewayOptions(secured.bootstrap_servers, properties("admin"))) as visitor:
+        client = Client.of(visitor)
+        assert "secret" in client.get("/topics").json
+        anna = basic("anna", PASSWORDS["anna"])
+        assert client.get("/topics", Authorization=anna).json == []
+        assert client.get("/topics", Authorization=basic("anna", "wrong")).status == 401
+
+
+def test_https(http_broker: Broker, tmp_path: Path) -> None:
+    authority = CaFolder(tmp_path)
+    certificate = authority.issue("gateway", "localhost")
+    gateway = LocalGateway(
+        http_broker.bootstrap_servers,
+        "PLAINTEXT",
+        tls=(certificate.certificate, certificate.key),
+    )
+    try:
+        assert gateway.url.startswith("https://127.0.0.1:")
+        port = int(gateway.url.rstrip("/").rpartition(":")[2])
+        context = ssl.create_default_context(cafile=str(authority.certificate))
+        line = http.client.HTTPSConnection("localhost", port, context=context, timeout=20)
+        line.request("GET", "/topics")
+        assert line.getresponse().status == 200
+        line.close()
+    finally:
+        gateway.close()
+
+
+def test_roles_and_read_only(http_broker: Broker, client: Client, topic) -> None:
+    servers = http_broker.bootstrap_servers
+    with serving(GatewayOptions(servers, role="ingress")) as visitor:
+        ingress = Client.of(visitor)
+        assert ingress.post(f"/topics/{topic}/publish", {"value": "x"}).status == 200
+        elsewhere = ingress.get(f"/topics/{topic}/subscribe")
+        assert elsewhere.status == 404 and "ingress" in elsewhere.json["detail"]
+        assert ingress.post("/topics", {"name": "y"}).status == 404
+    with serving(GatewayOptions(servers, role="egress", read_only=True)) as visitor:
+        egress = Client.of(visitor)
+        assert egress.get(f"/topics/{topic}/subscribe").json["messages"][0]["value"] == "x"
+        assert egress.post(f"/topics/{topic}/publish", {"value": "x"}).status == 404
+        assert egress.call("DELETE", f"/topics/{topic}").status == 403
+        with connect(f"ws://{egress.host}:{egress.port}/topics/{topic}/subscribe") as line:
+            line.send('{"type": "publish", "record": {"value": 1}}')
+            assert '"status":404' in str(line.recv(timeout=10))
