@@ -39,10 +39,10 @@ def is_running(pid: int) -> bool:
 
 
 @contextmanager
-def serve(tmp_path: Path, *more: str):
+def serve(tmp_path: Path, *more: str, listen: str = "127.0.0.1:0", http: str = "127.0.0.1:0"):
     command = [sys.executable, "-m", "runnel.server.cli", "serve", "-d", str(tmp_path / "data")]
     process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *more],
+        [*command, "--listen", listen, "--http", http, *more],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

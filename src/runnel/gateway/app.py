@@ -9,6 +9,8 @@ from starlette.routing import Mount, Route
 
 from runnel.gateway.console.routes import console_routes
 from runnel.gateway.guard import Guard
+from runnel.gateway.lag import LagSummary
+from runnel.gateway.lag_history import LagHistory
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.sessions import Sessions
 
@@ -26,6 +28,7 @@ class Gateway:
     def __init__(self, options: GatewayOptions) -> None:
         self.options = options
         self.sessions = Sessions(options)
+        self.lag_history = LagHistory()
         self.is_stopping = asyncio.Event()
         self.searches = 0
         """Searches through topics that run."""
@@ -41,6 +44,17 @@ class Gateway:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         await self._app(scope, receive, send)
 
+    def start(self) -> None:
+        """Begin what is done without requests."""
+        self.lag_history.start(self._lag_summaries)
+
+    async def _lag_summaries(self) -> dict[str, LagSummary]:
+        """What brokers report of the lag of groups, by a session that may ask them."""
+        for session in self.sessions.recent():
+            if summaries := await session.data.reported_lag.get():
+                return summaries
+        return {}
+
     def stop_streams(self) -> None:
         """End all streams; they would keep a stopping server waiting."""
         self.is_stopping.set()
@@ -48,6 +62,7 @@ class Gateway:
     async def close(self) -> None:
         """Close all connections to brokers."""
         self.stop_streams()
+        await self.lag_history.close()
         await self.sessions.close()
 
 

@@ -40,10 +40,15 @@ def heard(hook: Webhook, status: str) -> set[str]:
     }
 
 
-def skip(evaluator: Evaluator, seconds: float) -> None:
-    """The evaluator's clock goes on by this much: its next evaluation is so much later."""
-    clock = evaluator._clock
-    clock.at_least(clock.now_ms() + int(seconds * 1000))
+async def until_heard(hook: Webhook, status: str, rules: set[str]) -> None:
+    """Wait until the webhook was notified of all these rules."""
+    try:
+        async with asyncio.timeout(SETTLE_S):
+            while not heard(hook, status) >= rules:
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        missing = sorted(rules - heard(hook, status))
+        raise AssertionError(f"not {status}: {missing}") from None
 
 
 @asynccontextmanager
@@ -51,9 +56,10 @@ async def faster(evaluator: Evaluator, step_s: float) -> AsyncIterator[None]:
     """From evaluation to evaluation the clock goes on by this many seconds."""
 
     async def advance() -> None:
+        clock = evaluator._clock
         while True:
             await asyncio.sleep(0.2)
-            skip(evaluator, step_s)
+            clock.at_least(clock.now_ms() + int(step_s * 1000))
 
     task = asyncio.create_task(advance())
     try:

@@ -113,7 +113,8 @@ class Scraper:
         if not known.is_broker:
             if not known.is_unreachable:
                 log.warning(
-                    "controller %d is no broker: its metrics are read if alerts.admin.addresses has its address",
+                    "controller %d is no broker: without its address in alerts.admin.addresses, "
+                    "no metrics are read",
                     view.node_id,
                 )
             known.is_unreachable = True

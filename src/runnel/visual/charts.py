@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from runnel.pipelines.report.frame import CHARACTER_WIDTH, RIGHT, Frame, axes, frame_for
-from runnel.pipelines.report.svg import drawing, element, hint, label, path
-from runnel.pipelines.report.units import Tick, Unit, moment_text, thinned, ticks, time_ticks
+from runnel.visual.frame import CHARACTER_WIDTH, RIGHT, Frame, axes, frame_for
+from runnel.visual.svg import drawing, element, hint, label, path
+from runnel.visual.units import Tick, Unit, moment_text, thinned, ticks, time_ticks
 
 SERIES_MAX = 8
 """Number of distinct colours; further series are merged into one."""
