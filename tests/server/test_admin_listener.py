@@ -102,6 +102,29 @@ def test_pages_and_their_statuses(served: Served) -> None:
     assert b"/later" in body
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("evil.example:9644", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost", 200),
+        ("LOCALHOST:9644", 200),
+        ("127.0.0.1:9644", 200),
+        ("[::1]:9644", 200),
+        (None, 200),
+    ],
+)
+def test_names_of_others_do_not_lead_to_a_local_listener(
+    served: Served, host: str | None, status: int
+) -> None:
+    """A web page may have its own name resolved to this machine."""
+    header = b"" if host is None else f"Host: {host}\r\n".encode()
+    with served.connect() as connected:
+        connected.sendall(b"GET / HTTP/1.1\r\n" + header + b"Connection: close\r\n\r\n")
+        assert read_all(connected).startswith(f"HTTP/1.1 {status} ".encode())
+
+
 def test_head_has_the_length_and_no_body(served: Served) -> None:
     status, headers, body = get(served.address, "/big", "HEAD")
     assert (status, headers["Content-Length"], body) == (200, str(20_000 * len(BIG)), b"")

@@ -13,14 +13,12 @@ import pytest
 
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
-from runnel.client.errors import ClientError
 from runnel.client.groups import Groups
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
 from runnel.client.transactions import Transactions
 from runnel.gateway.alerts import evaluator as module
 from runnel.gateway.alerts import state_topic
-from runnel.model.configs import AlterOperation, ResourceType
 from runnel.model.ids import TopicPartition
 from runnel.observe import grafana
 from runnel.observe.alerts.prometheus_rules import expression
@@ -256,7 +254,7 @@ def test_a_disk_that_fills_up_cannot_be_written_and_is_freed(volume: Path):
                 await until_heard(hook, "resolved", {"DiskFullSoon"})
 
     with (
-        Broker({"file.delete.delay.ms": 0}, data_dir=volume / "data", admin=True) as broker,
+        Broker({"log.segment.delete.delay.ms": 0}, data_dir=volume / "data", admin=True) as broker,
         webhook() as hook,
     ):
         played(lambda: scenario(broker, hook))
@@ -279,35 +277,4 @@ def test_a_disk_that_becomes_read_only(volume: Path):
             await until_heard(hook, "resolved", {"LogDirectoryOffline"})
 
     with Broker(data_dir=data, admin=True) as broker, webhook() as hook:
-        played(lambda: scenario(broker, hook))
-
-
-def test_an_error_budget_that_is_used_up():
-    """Writes that too few replicas accept: first for minutes, then for days."""
-    topic = "orders"
-    expected = {"AvailabilityBurnFast", "AvailabilityBurnSlow"}
-
-    async def writes(cluster: Cluster) -> None:
-        async with Producer(cluster, delivery_timeout_s=0.5) as producer:
-            while True:
-                with suppress(ClientError):
-                    await producer.send_and_wait(topic, b"x", partition=0)
-                await asyncio.sleep(0.01)
-
-    async def scenario(broker: Broker, hook: Webhook) -> None:
-        async with Cluster(broker.bootstrap_servers) as cluster, running(options(broker, hook)) as evaluator:
-            admin = Admin(cluster)
-            await admin.create_topic(topic, settings={"min.insync.replicas": "2"})
-            await eventually(lambda: evaluator.alerting.history.snapshot.at_ms > 0)
-            writing = asyncio.create_task(writes(cluster))
-            async with faster(evaluator, 3600):
-                await until_heard(hook, "firing", expected)
-                change = [("min.insync.replicas", AlterOperation.SET, "1")]
-                await admin.alter_settings(ResourceType.TOPIC, topic, change)
-                # The long windows still have the errors; the short ones end.
-                await until_heard(hook, "resolved", expected)
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
-
-    with Broker(admin=True) as broker, webhook() as hook:
         played(lambda: scenario(broker, hook))
