@@ -72,7 +72,8 @@ def properties(user: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def door(secured: Broker):
+def door(secured: Broker, monkeypatch):
+    monkeypatch.setattr(lag_history, "INTERVAL_S", 0.1)
     options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
     with serving(options) as visitor:
         yield visitor
@@ -120,9 +121,8 @@ def test_people_see_what_they_may(door: Visitor) -> None:
     assert refused.status == 403 and "authorization" in refused.text.lower()
 
 
-def test_lag_in_topics_that_a_person_may_not_see_is_not_shown(door: Visitor, monkeypatch) -> None:
+def test_lag_in_topics_that_a_person_may_not_see_is_not_shown(door: Visitor) -> None:
     """The admin listeners of brokers report all of it, to everyone who finds them."""
-    monkeypatch.setattr(lag_history, "INTERVAL_S", 0.1)
     other = Visitor(door.host, door.port)
     log_in(door, "admin", PASSWORDS["admin"])
     log_in(other, "anna", PASSWORDS["anna"])
