@@ -111,7 +111,7 @@ def exporting(bootstrap: str) -> Iterator[str]:
     """kafka_exporter, and the address of its metrics."""
     (port,) = free_ports("127.0.0.1", 1)
     address = f"127.0.0.1:{port}"
-    command = [exporter(), f"--kafka.server={bootstrap}", f"--web.listen-address={address}"]
+    command = [str(exporter()), f"--kafka.server={bootstrap}", f"--web.listen-address={address}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + 60

@@ -76,7 +76,7 @@ def seen_as(page: Any, size: str, theme: str) -> None:
 
 def violations(page: Any) -> list[str]:
     """What axe-core objects to."""
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html'][:160]}" for each in found]

@@ -11,14 +11,9 @@ from runnel.testing import Broker, LocalGateway
 from tests.gateway.browsers import MARKS, seen_as, violations
 from tests.gateway.test_browser import load, seed
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long]
 
-SIGHTS = [
-    pytest.param("desk", "light", id="desk-day"),
-    pytest.param("phone", "dark", id="phone-night", marks=pytest.mark.long),
-    pytest.param("desk", "dark", id="desk-night", marks=pytest.mark.long),
-    pytest.param("phone", "light", id="phone-day", marks=pytest.mark.long),
-]
+SIGHTS = [(size, theme) for size in ("desk", "phone") for theme in ("light", "dark")]
 # The disk of any machine is used to some extent.
 ALERTS = """
 alerts.interval=1s
@@ -71,6 +66,7 @@ class Person:
         wide = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{name} is {wide} px too wide"
         dialog.get_by_role("button", name=button, exact=True).click()
+        dialog.wait_for(state="detached")
         self.page.get_by_text(done).first.wait_for()
 
 

@@ -13,6 +13,7 @@ from runnel.gateway.lag import LagSummary
 from runnel.gateway.lag_history import LagHistory
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.sessions import Sessions
+from runnel.gateway.tracing import Traced, Tracing
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,8 +26,9 @@ CONSOLE = "/console"
 class Gateway:
     """The application, its sessions, and the event that ends its streams."""
 
-    def __init__(self, options: GatewayOptions) -> None:
+    def __init__(self, options: GatewayOptions, tracing: Tracing | None = None) -> None:
         self.options = options
+        self.tracing = tracing or Tracing()
         self.sessions = Sessions(options)
         self.lag_history = LagHistory()
         self.is_stopping = asyncio.Event()
@@ -39,7 +41,7 @@ class Gateway:
         ]
         app = Starlette(routes=routes)
         app.state.gateway = self
-        self._app = Guard(app, options.allowed_hosts)
+        self._app = Guard(Traced(app, self.tracing), options.allowed_hosts)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         await self._app(scope, receive, send)

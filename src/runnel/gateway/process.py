@@ -18,6 +18,7 @@ from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
 from runnel.gateway.alerts.evaluator import run as evaluate_alerts
 from runnel.gateway.app import Gateway
 from runnel.gateway.options import FAILED, GatewayOptions
+from runnel.gateway.tracing import Tracing, tracing_of
 
 READY_PREFIX = "console on "
 """Printed with the address once requests are accepted."""
@@ -51,7 +52,7 @@ def run(
         print(f"error: cannot listen on {where}: {error.strerror or error}", file=sys.stderr)
         return FAILED
     with asyncio.Runner(loop_factory=fastest_loop) as runner:
-        runner.run(_serve(options, listening))
+        runner.run(_serve(options, listening, _tracing()))
     return 0
 
 
@@ -124,8 +125,16 @@ class WebServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
-    server = WebServer(Gateway(options), listening)
+def _tracing() -> Tracing:
+    try:
+        return tracing_of()
+    except ImportError as error:
+        log.warning("no traces: %s; pip install 'runnel[otel]'", error)
+        return Tracing()
+
+
+async def _serve(options: GatewayOptions, listening: socket.socket, tracing: Tracing) -> None:
+    server = WebServer(Gateway(options, tracing), listening)
     if PARENT_FD in os.environ:
         # Readable means closed: nothing is ever written to it.
         asyncio.get_running_loop().add_reader(int(os.environ[PARENT_FD]), _stop, server)

@@ -170,6 +170,7 @@ async def message(visit: Visit) -> Response:
     found = await read_one(source, TopicPartition(name, partition), offset)
     if found is None:
         raise Refused(f"there is no message at offset {offset} of {name}-{partition} (any more)", 404)
+    visit.gateway.tracing.received(name, partition, offset, found.headers)
     kind, text = decoded(found.value, visit.query.get("as", ""))
     key_kind, key_text = decoded(found.key, "")
     html = visit.render(
@@ -222,9 +223,10 @@ async def produce(visit: Visit, form: Form) -> Done:
     value = None if "tombstone" in form else _bytes(form, "value")
     key = None if "no_key" in form or not form.get("key") else _bytes(form, "key")
     async with Producer(visit.cluster, delivery_timeout_s=DELIVERY_TIMEOUT_S) as producer:
-        delivery = await producer.send_and_wait(
-            topic.name, value, key=key, headers=_headers(form.get("headers", "")), partition=partition
-        )
+        with visit.gateway.tracing.sending(topic.name, _headers(form.get("headers", ""))) as headers:
+            delivery = await producer.send_and_wait(
+                topic.name, value, key=key, headers=headers, partition=partition
+            )
     return Done(f"produced to {delivery.partition} at offset {delivery.offset}")
 
 
