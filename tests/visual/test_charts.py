@@ -1,5 +1,6 @@
 """Charts: round ticks, valid XML, and escaping of data."""
 
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from runnel.visual.charts import Bar, BarChart, Bin, Chart, Histogram, LineChart, Mark, Series
 from runnel.visual.strips import HeatStrips, Ribbon, Ribbons, Span, Strip, sparkline
+from runnel.visual.time_bars import TimeBar, TimeBars, merged
 from runnel.visual.units import Unit, moment_text, thinned, ticks, time_ticks
 
 HOSTILE = "</svg><script>alert(1)</script>\"'&\x00\x1b[31m\u202e"
@@ -96,3 +98,38 @@ def test_a_small_line_is_sound():
     for values in ([], [1], [1, 2, 3], [0, 0]):
         if markup := sparkline(values, HOSTILE):
             ElementTree.fromstring(markup)
+
+
+def test_bars_are_labelled_with_what_there_is_room_for():
+    """The rest is in the tooltip."""
+    chart = BarChart(
+        "sizes", [Bar("orders", 1536, hint="a long story about orders"), Bar("b", 10)], Unit.BYTES
+    )
+    drawing = ElementTree.fromstring(chart.draw(340))
+    texts = [each.text for each in drawing.iter("text") if each.attrib["class"] == "value"]
+    assert texts == ["1.5 KiB", "10 B"]
+    assert [each.text for each in drawing.iter("title")] == ["long text", "b: 10 B"]
+
+
+@pytest.mark.parametrize("width", [1080, 340])
+def test_bars_over_time_lead_somewhere(width):
+    bars = [
+        TimeBar(NOW_MS + at * 1000, NOW_MS + at * 1000 + 1000, at * at % 7, f"/a?b={at}&c={HOSTILE}")
+        for at in range(50)
+    ]
+    drawing = ElementTree.fromstring(TimeBars(HOSTILE, merged(bars, 24)).draw(width))
+    links = list(drawing.iter("a"))
+    assert drawing.attrib["role"] == "group" and len(links) <= 24
+    assert all(each.attrib["aria-label"].endswith(" records") for each in links)
+    assert links[0].attrib["href"].startswith("/a?b=0&c=</svg>")
+    heights = [float(list(each.iter("rect"))[1].attrib["height"]) for each in links]
+    assert all((height > 0) == (bar.count > 0) for height, bar in zip(heights, merged(bars, 24), strict=True))
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=99), st.integers(1, 50))
+def test_merged_bars_have_the_same_sum_and_span(counts, most):
+    bars = [TimeBar(at, at + 1, count, str(at)) for at, count in enumerate(counts)]
+    found = merged(bars, most)
+    assert len(found) <= most and sum(bar.count for bar in found) == sum(counts)
+    assert (found[0].start_ms, found[-1].end_ms) == (0, len(counts))
+    assert all(one.end_ms == other.start_ms for one, other in pairwise(found))

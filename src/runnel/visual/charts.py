@@ -176,14 +176,13 @@ class BarChart:
         for index, (bar, name, text) in enumerate(zip(self.bars, names, texts, strict=True)):
             y = index * row + 4
             length = max(1.0, bar.value / largest * room)
-            text = bar.hint or f"{bar.name}: {text}"
             body = (
                 label(name, left - 8, y + 14, anchor="end")
                 + element(
                     "rect", x=left, y=y + 2, width=length, height=row - 8, rx=2, class_=f"bar {bar.level}"
                 )
                 + label(text, left + length + 6, y + 14, class_="value")
-                + hint(text)
+                + hint(bar.hint or f"{bar.name}: {text}")
             )
             parts.append(element("g", body))
         return drawing(width, len(self.bars) * row + 8, "".join(parts), name=self.title)
