@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -268,3 +269,25 @@ def test_closing_ends_connections_that_wait(served: Served) -> None:
         assert served.is_held.wait(20)
         served.thread.call(served.listener.close())
         assert read_all(idle) == read_all(held) == b""
+
+
+class Hasty(AdminListener):
+    """Is closed in the moment in which a connection is accepted."""
+
+    def _connected(
+        self, hosts: frozenset[str] | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        super()._connected(hosts, reader, writer)
+        self.abort()
+
+
+def test_a_connection_that_is_accepted_in_the_last_moment_is_closed() -> None:
+    async def scenario() -> None:
+        port = await Hasty({}).listen("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(20):
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(scenario())

@@ -100,7 +100,7 @@ class AdminListener:
             return
         task = asyncio.get_running_loop().create_task(self._serve(hosts, reader, writer))
         self._connections[task] = True
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, writer))
 
     def _has_room(self) -> bool:
         """Whether another connection may be served; the one that has been idle for longest gives way."""
@@ -113,9 +113,12 @@ class AdminListener:
         idle.cancel()
         return True
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, writer: asyncio.StreamWriter, task: "asyncio.Task[None]") -> None:
         self._connections.pop(task, None)
-        if not task.cancelled() and (bug := task.exception()) is not None:
+        if task.cancelled():
+            # Perhaps before it began.
+            writer.transport.abort()
+        elif (bug := task.exception()) is not None:
             self._report(bug)
 
     def _set_idle(self, is_idle: bool) -> None:
