@@ -26,6 +26,7 @@ WARM_UP_MS = 60_000
 SHOTS = {
     "overview": ("", "light", WARM_UP_MS),
     "messages": ("topics/orders/messages?filter=%24.country%3DDE+%24.total%3E400", "dark", 1500),
+    "history": ("topics/orders/messages", "light", 1500),
 }
 
 
@@ -37,7 +38,7 @@ def main() -> int:
         return 1
     FOLDER.mkdir(exist_ok=True)
     stop = threading.Event()
-    with Broker(nodes=3, gateway=True) as broker:
+    with Broker(nodes=3, gateway=True, admin=True) as broker:
         asyncio.run(seed(broker.bootstrap_servers))
         writer = threading.Thread(target=lambda: asyncio.run(write(broker.bootstrap_servers, stop)))
         writer.start()

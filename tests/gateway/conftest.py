@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from runnel.client.groups import Groups
 from runnel.gateway.options import GatewayOptions
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
+from tests.gateway.browsers import chromium, tab_of
 from tests.gateway.gateways import Visitor, serving
 
 HOSTILE = "<script>alert('x')</script>"
@@ -49,3 +51,17 @@ def broker() -> Iterator[Broker]:
 def visitor(broker: Broker) -> Iterator[Visitor]:
     with serving(GatewayOptions(broker.bootstrap_servers)) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(console: Any, browser: Any) -> Iterator[Any]:
+    """A tab of the console of this module, in which nothing may go wrong."""
+    with tab_of(browser, console.gateway_url) as tab:
+        yield tab
+    assert tab.faults == []

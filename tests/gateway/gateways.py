@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from runnel.gateway.app import Gateway
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.process import WebServer, open_socket
+from runnel.gateway.tracing import Tracing
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Visitor:
 
 
 @contextmanager
-def serving(options: GatewayOptions) -> Iterator[Visitor]:
+def serving(options: GatewayOptions, tracing: Tracing | None = None) -> Iterator[Visitor]:
     """A gateway on a free port."""
     listening = open_socket("127.0.0.1", 0)
     host, port = listening.getsockname()
@@ -90,7 +91,7 @@ def serving(options: GatewayOptions) -> Iterator[Visitor]:
     found: dict[str, object] = {}
 
     async def serve() -> None:
-        server = WebServer(Gateway(options), listening)
+        server = WebServer(Gateway(options, tracing), listening)
         loop = asyncio.get_running_loop()
         found["stop"] = lambda: loop.call_soon_threadsafe(server.stop)
         waiting = asyncio.create_task(server.ready.wait())

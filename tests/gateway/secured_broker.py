@@ -10,7 +10,7 @@ PASSWORDS = {"admin": "admin-of-a-test", "anna": "anna-of-a-test"}
 
 
 @contextmanager
-def secured_broker() -> Iterator[Broker]:
+def secured_broker(*, admin: bool = False) -> Iterator[Broker]:
     """A broker on which `admin` may do everything, and has created a topic `secret`."""
     users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
     own = f'username="admin" password="{PASSWORDS["admin"]}"'
@@ -22,7 +22,7 @@ def secured_broker() -> Iterator[Broker]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
     }
-    with Broker(settings, security_protocol="SASL_PLAINTEXT") as broker:
+    with Broker(settings, security_protocol="SASL_PLAINTEXT", admin=admin) as broker:
         with broker.client(properties=properties("admin")) as client:
             client.create_topic("secret", partitions=1)
         yield broker

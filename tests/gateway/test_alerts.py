@@ -1,11 +1,11 @@
 """The page of alerts reads and writes the records of the evaluator."""
 
 import json
-import time
 
 from runnel.gateway.alerts.state_topic import TOPIC
 from runnel.testing import Broker
 from tests.gateway.gateways import Visitor
+from tests.gateway.test_lag_history import until
 
 LABELS = {"alertname": "DiskSpaceLow", "severity": "critical", "broker": "1"}
 ALERT = {
@@ -31,9 +31,7 @@ def test_alerts_and_silences(broker: Broker, visitor: Visitor) -> None:
         client.send(TOPIC, json.dumps(resolved).encode(), key=b"alert/2")
         client.send(TOPIC, b'{"instance": "x"}', key=b"evaluator")
         client.send(TOPIC, b"not JSON", key=b"alert/3")
-        deadline = time.monotonic() + 20
-        while "DiskSpaceLow" not in (page := visitor.content("/console/alerts").text):
-            assert time.monotonic() < deadline
+        page = until(visitor, "/console/alerts", "resolved")
         assert "1 alert firing" in page and "resolved" in page and "&lt;b&gt;full" in page
         path, labels = "/console/alerts/silence", json.dumps(LABELS)
         assert visitor.post(path, labels=labels, **{"for": "2h", "why": "x"}).status == 422
@@ -54,6 +52,5 @@ def test_alerts_and_silences(broker: Broker, visitor: Visitor) -> None:
         assert visitor.post("/console/alerts/end-silence", id="none").status == 404
         pattern = {**written, "matchers": [["alertname", "=~", "Disk.*"]], "why": "by pattern"}
         client.send(TOPIC, json.dumps(pattern).encode(), key=b"silence/pattern")
-        page = visitor.content("/console/alerts").text
-        assert "by pattern" in page and ">silenced<" in page
+        assert ">silenced<" in until(visitor, "/console/alerts", "by pattern")
         client.delete_topic(TOPIC)

@@ -15,20 +15,11 @@ from runnel.client.groups import Groups
 from runnel.client.producer import Producer
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
-from tests.gateway.browsers import ARGUMENTS, chromium_path
+from tests.gateway.browsers import MARKS, seen_as, violations
 from tests.gateway.conftest import HOSTILE
 
-playwright_api = pytest.importorskip("playwright.sync_api")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = MARKS
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(chromium_path() is None, reason="no chromium: install it, or set RUNNEL_CHROMIUM"),
-    # Chromium and its pipes are closed by Playwright's own process.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
-SIZES = {"desk": (1280, 820), "phone": (360, 740)}
 PAGES = {
     "": "Throughput",
     "topics": "orders",
@@ -107,50 +98,15 @@ def console() -> Iterator[Broker]:
             yield broker
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium_path(), args=ARGUMENTS)
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def page(console: Broker, browser):
-    """A tab in which nothing may go wrong."""
-    context = browser.new_context(viewport={"width": 1280, "height": 820}, color_scheme="light")
-    tab = context.new_page()
-    tab.set_default_timeout(15_000)
-    faults: list[str] = []
-    tab.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    tab.on("pageerror", lambda error: faults.append(str(error)))
-    tab.on("dialog", lambda dialog: faults.append(f"dialog {dialog.message}"))
-
-    def requested(request) -> None:
-        if not request.url.startswith(console.gateway_url):
-            faults.append(f"request to {request.url}")
-
-    tab.on("request", requested)
-    tab.faults = faults
-    yield tab
-    context.close()
-    assert faults == []
-
-
-def violations(page) -> list[str]:
-    """What axe-core objects to."""
-    found = axe_api.Axe().run(page).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html'][:160]}" for each in found]
-
-
 def look_at(console: Broker, page, sights: list[tuple[str, str]]) -> None:
     """Every page in these sizes and themes: complete, accessible, and not wider than the screen."""
     for path, text in PAGES.items():
         page.goto(f"{console.gateway_url}console/{path}")
         page.locator("#content").get_by_text(text).first.wait_for()
+        if path.endswith("/messages"):
+            page.locator("#histogram svg:visible").wait_for()
         for size, theme in sights:
-            page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
-            page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+            seen_as(page, size, theme)
             assert violations(page) == [], (path, size, theme)
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{path} is {wide} px too wide on a {size}"

@@ -9,7 +9,7 @@ from runnel.client.admin_listener import read
 from runnel.client.http_get import GetFailed
 from runnel.gateway.cluster_data import totals_of
 from runnel.gateway.console import text
-from runnel.gateway.lag import lag_of, lag_summaries, read_summaries
+from runnel.gateway.lag import ReportedLag, lag_of, lag_summaries, read_summaries
 from runnel.gateway.throughput import Totals, rates_between
 from runnel.model.ids import TopicPartition
 
@@ -46,7 +46,7 @@ def test_a_counter_that_fell_has_no_rate() -> None:
 def test_lag_in_seconds() -> None:
     [summary] = read_summaries(json.dumps({"groups": [GROUP]}).encode(), with_partitions=True).values()
     assert (summary.lag, summary.seconds, summary.verdict, summary.forecast_s) == (12, 4.5, "lagging", 60.0)
-    assert summary.by_partition == {TopicPartition("orders", 1): (4.5, None)}
+    assert summary.by_partition == {TopicPartition("orders", 1): ReportedLag(12, 4.5)}
 
 
 def test_responses_of_any_kind() -> None:

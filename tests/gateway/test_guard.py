@@ -3,8 +3,9 @@
 import pytest
 
 from runnel.gateway.console.login import safe_target
-from runnel.gateway.guard import POLICY, is_known_host, refusal_of
+from runnel.gateway.guard import POLICY, refusal_of
 from runnel.gateway.options import GatewayOptions
+from runnel.observe.http import is_known_host
 from runnel.testing import Broker
 from tests.gateway.gateways import Visitor, serving
 

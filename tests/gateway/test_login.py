@@ -2,21 +2,56 @@
 
 import pytest
 
+from runnel.client.acl_admin import AclAdmin
+from runnel.client.cluster import Cluster
+from runnel.client.groups import Groups
+from runnel.client.producer import Producer
+from runnel.gateway import lag_history
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.sessions import needs_login
+from runnel.model.ids import TopicPartition
+from runnel.security.acl import AccessControlEntry, Operation, PatternType, PermissionType, ResourceType
 from runnel.testing import Broker
 from tests.gateway.gateways import Visitor, serving
-from tests.gateway.secured_broker import PASSWORDS, secured_broker
+from tests.gateway.secured_broker import PASSWORDS, properties, secured_broker
+from tests.gateway.test_lag_history import until
 
 
 @pytest.fixture(scope="module")
 def secured():
-    with secured_broker() as broker:
+    with secured_broker(admin=True) as broker:
+        with broker.client(properties=properties("admin")) as client:
+            client.run(share_a_group)
         yield broker
 
 
+async def share_a_group(cluster: Cluster) -> None:
+    """A group reads a topic that anna may see and one that she may not; she finds the brokers' metrics."""
+    async with Producer(cluster) as producer:
+        for topic, count in (("hers", 3), ("secret", 40)):
+            for _ in range(count):
+                await producer.send_and_wait(topic, b"x", partition=0)
+    for group, topics in (("mixed", ("hers", "secret")), ("open", ("hers",))):
+        await Groups(cluster).commit(group, {TopicPartition(topic, 0): 0 for topic in topics})
+    granted = [
+        (ResourceType.GROUP, "*", Operation.DESCRIBE),
+        (ResourceType.TOPIC, "hers", Operation.DESCRIBE),
+        (ResourceType.CLUSTER, "kafka-cluster", Operation.DESCRIBE),
+        (ResourceType.CLUSTER, "kafka-cluster", Operation.DESCRIBE_CONFIGS),
+    ]
+    await AclAdmin(cluster).create(
+        [
+            AccessControlEntry(
+                kind, name, PatternType.LITERAL, "User:anna", "*", operation, PermissionType.ALLOW
+            )
+            for kind, name, operation in granted
+        ]
+    )
+
+
 @pytest.fixture
-def door(secured: Broker):
+def door(secured: Broker, monkeypatch):
+    monkeypatch.setattr(lag_history, "INTERVAL_S", 0.1)
     options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
     with serving(options) as visitor:
         yield visitor
@@ -62,6 +97,28 @@ def test_people_see_what_they_may(door: Visitor) -> None:
     assert other.get("/console/topics/secret/message?partition=0&offset=0").status in (403, 404)
     refused = other.post("/console/new-topic", name="hers", partitions="1")
     assert refused.status == 403 and "authorization" in refused.text.lower()
+
+
+def test_lag_in_topics_that_a_person_may_not_see_is_not_shown(door: Visitor) -> None:
+    """The admin listeners of brokers report all of it, to everyone who finds them."""
+    other = Visitor(door.host, door.port)
+    log_in(door, "admin", PASSWORDS["admin"])
+    log_in(other, "anna", PASSWORDS["anna"])
+    until(door, "/console/groups", lag_cell(43))
+    shown = until(other, "/console/groups", lag_cell(3))
+    assert lag_cell(43) not in shown and "40" not in shown
+    page = other.content("/console/group?id=mixed").text
+    assert "hers-0" in page and "secret" not in page and '<div class="value">3</div>' in page
+    as_of = f"asof=%40{2**41}"
+    until(door, f"/console/group?id=mixed&{as_of}", '<div class="value">43</div>')
+    until(other, f"/console/group?id=open&{as_of}", '<div class="value">3</div>')
+    assert "Not known" in other.content(f"/console/group?id=mixed&{as_of}").text
+    assert "<svg" not in other.get("/console/group/history?id=mixed").text
+    assert lag_cell(43) not in other.content(f"/console/groups?{as_of}").text
+
+
+def lag_cell(records: int) -> str:
+    return f'<td class="number" data-label="Lag">{records}</td>'
 
 
 def test_a_logout_ends_the_session(door: Visitor) -> None:

@@ -89,7 +89,18 @@ def test_does_not_match(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["/(/", "$.a[", "$.total>much", "partition=x", "key~(", " ".join("abcdefghijklmnopqr")]
+    "text",
+    [
+        "/(/",
+        "$.a[",
+        "$.total>much",
+        "partition=x",
+        "key~(",
+        " ".join("abcdefghijklmnopqr"),
+        "$" + ".a" * 33,
+        "$" + "[*]" * 33,
+        "x" * 2001,
+    ],
 )
 def test_is_refused(text: str) -> None:
     with pytest.raises(BadFilter):

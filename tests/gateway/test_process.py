@@ -1,5 +1,6 @@
 """The gateway's process: beside a broker, restarted, and never left behind."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from runnel.client.errors import BrokerError
+from runnel.gateway import process as gateway_process
+from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
+from runnel.model.errors import ErrorCode
 from runnel.server.gateway_process import HttpOptions, HttpUnavailable, gateway_command, open_http
 from runnel.testing import Broker
 
@@ -39,10 +44,10 @@ def is_running(pid: int) -> bool:
 
 
 @contextmanager
-def serve(tmp_path: Path, *more: str):
+def serve(tmp_path: Path, *more: str, listen: str = "127.0.0.1:0", http: str = "127.0.0.1:0"):
     command = [sys.executable, "-m", "runnel.server.cli", "serve", "-d", str(tmp_path / "data")]
     process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *more],
+        [*command, "--listen", listen, "--http", http, *more],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -128,6 +133,31 @@ def test_broker_of_tests_has_one_on_request() -> None:
             assert json.load(response) == {}
     with Broker() as broker, pytest.raises(RuntimeError):
         _ = broker.gateway_url
+
+
+def test_alerts_are_evaluated_again_after_a_failure(monkeypatch, caplog) -> None:
+    """As while a permission is missing, or because of a bug."""
+    failures: list[Exception] = [BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "x"), ValueError("bug")]
+    ran = asyncio.Event()
+
+    async def evaluate(evaluator: Evaluator) -> None:
+        if failures:
+            raise failures.pop(0)
+        ran.set()
+        await evaluator._stop.wait()
+
+    monkeypatch.setattr(gateway_process, "EVALUATE_AGAIN_S", 0.01)
+    monkeypatch.setattr(gateway_process, "evaluate_alerts", evaluate)
+
+    async def scenario() -> None:
+        evaluating = gateway_process.Evaluating(EvaluatorOptions("127.0.0.1:1"))
+        task = asyncio.create_task(evaluating.run())
+        await asyncio.wait_for(ran.wait(), WAIT_S)
+        evaluating.stop()
+        await asyncio.wait_for(task, WAIT_S)
+
+    asyncio.run(scenario())
+    assert caplog.text.count("alerts are not evaluated") == 2
 
 
 def test_the_command_passes_secrets_out_of_sight(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -100,6 +101,29 @@ def test_pages_and_their_statuses(served: Served) -> None:
     status, _, body = get(served.address, "/nothing")
     assert status == 404
     assert b"/later" in body
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("evil.example:9644", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost", 200),
+        ("LOCALHOST:9644", 200),
+        ("127.0.0.1:9644", 200),
+        ("[::1]:9644", 200),
+        (None, 200),
+    ],
+)
+def test_names_of_others_do_not_lead_to_a_local_listener(
+    served: Served, host: str | None, status: int
+) -> None:
+    """A web page may have its own name resolved to this machine."""
+    header = b"" if host is None else f"Host: {host}\r\n".encode()
+    with served.connect() as connected:
+        connected.sendall(b"GET / HTTP/1.1\r\n" + header + b"Connection: close\r\n\r\n")
+        assert read_all(connected).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_head_has_the_length_and_no_body(served: Served) -> None:
@@ -245,3 +269,25 @@ def test_closing_ends_connections_that_wait(served: Served) -> None:
         assert served.is_held.wait(20)
         served.thread.call(served.listener.close())
         assert read_all(idle) == read_all(held) == b""
+
+
+class Hasty(AdminListener):
+    """Is closed in the moment in which a connection is accepted."""
+
+    def _connected(
+        self, hosts: frozenset[str] | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        super()._connected(hosts, reader, writer)
+        self.abort()
+
+
+def test_a_connection_that_is_accepted_in_the_last_moment_is_closed() -> None:
+    async def scenario() -> None:
+        port = await Hasty({}).listen("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(20):
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(scenario())

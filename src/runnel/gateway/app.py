@@ -10,9 +10,12 @@ from starlette.routing import Mount, Route
 from runnel.gateway.console.routes import console_routes
 from runnel.gateway.guard import Guard
 from runnel.gateway.http.api import Api
+from runnel.gateway.lag import LagSummary
+from runnel.gateway.lag_history import LagHistory
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.routes import RegistryApp
 from runnel.gateway.sessions import Sessions
+from runnel.gateway.tracing import Traced, Tracing
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,9 +28,11 @@ CONSOLE = "/console"
 class Gateway:
     """The application, its sessions, and the event that ends its streams."""
 
-    def __init__(self, options: GatewayOptions) -> None:
+    def __init__(self, options: GatewayOptions, tracing: Tracing | None = None) -> None:
         self.options = options
+        self.tracing = tracing or Tracing()
         self.sessions = Sessions(options)
+        self.lag_history = LagHistory()
         self.is_stopping = asyncio.Event()
         self.api = Api(options, self.is_stopping)
         self.searches = 0
@@ -42,7 +47,7 @@ class Gateway:
         app.state.gateway = self
         self._pages = app
         self.registry = RegistryApp(options, self.sessions)
-        self._app = Guard(self._dispatch, options.allowed_hosts)
+        self._app = Guard(Traced(self._dispatch, self.tracing), options.allowed_hosts)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         await self._app(scope, receive, send)
@@ -52,6 +57,17 @@ class Gateway:
         app = self.registry if self.registry.serves(scope["path"]) else self._pages
         await app(scope, receive, send)
 
+    def start(self) -> None:
+        """Begin what is done without requests."""
+        self.lag_history.start(self._lag_summaries)
+
+    async def _lag_summaries(self) -> dict[str, LagSummary]:
+        """What brokers report of the lag of groups, by a session that may ask them."""
+        for session in self.sessions.recent():
+            if summaries := await session.data.reported_lag.get():
+                return summaries
+        return {}
+
     def stop_streams(self) -> None:
         """End all streams; they would keep a stopping server waiting."""
         self.is_stopping.set()
@@ -60,6 +76,7 @@ class Gateway:
         """Close all connections to brokers."""
         self.stop_streams()
         await self.api.close()
+        await self.lag_history.close()
         await self.sessions.close()
         self.registry.close()
 

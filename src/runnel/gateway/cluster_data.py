@@ -14,15 +14,20 @@ from runnel.client.errors import ClientError
 from runnel.client.groups import GroupListing, Groups
 from runnel.client.http_get import GetFailed
 from runnel.client.offsets import end_offsets, start_offsets
-from runnel.gateway.lag import GroupLag, LagSummary, group_lag, lag_summaries
+from runnel.gateway.alerts.state_topic import StoredRecords
+from runnel.gateway.lag import GroupLag, LagSummary, group_lag, lag_of, lag_summaries
 from runnel.gateway.shared import Shared, SharedByKey
 from runnel.gateway.throughput import Throughput, Totals
+from runnel.gateway.time_histogram import Interval, Stretch, time_histogram
 from runnel.model.ids import TopicPartition
+from runnel.observe.alerts.alert import PREFIX as ALERT
+from runnel.observe.alerts.silences import PREFIX as SILENCE
 
 SAMPLED_PARTITIONS_MAX = 2000
 """End offsets of at most this many partitions are sampled; above, brokers' own counters are needed."""
 
 LAGS_MAX = 500
+HISTOGRAMS_MAX = 50
 _METRICS = {
     b"kafka_server_brokertopicmetrics_messagesin_total": "records",
     b"kafka_server_brokertopicmetrics_bytesin_total": "bytes_in",
@@ -94,8 +99,10 @@ class Sizes:
 class ClusterData:
     """Cached reads of a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, is_restricted: bool = False) -> None:
+        """`is_restricted`: of what brokers report to everyone, only what the person may see is shown."""
         self.cluster = cluster
+        self._is_restricted = is_restricted
         self.admin = Admin(cluster)
         self.cluster_admin = ClusterAdmin(cluster)
         self.catalogue = Shared(self._catalogue, 1.0, stale_s=5.0)
@@ -105,9 +112,14 @@ class ClusterData:
         self.quorum = Shared(self._quorum, 3.0)
         self.reassignments = Shared(self.cluster_admin.reassignments, 2.0)
         self.admin_addresses = Shared(self._admin_addresses, 30.0)
+        self.reported_lag = Shared(self._reported_lag, 2.0)
         self.lag_summaries = Shared(self._lag_summaries, 2.0)
+        self.alert_records = Shared(StoredRecords(cluster, (ALERT, SILENCE)).read, 2.0)
         self.lags: SharedByKey[str, GroupLag] = SharedByKey(self._lag, 2.0, LAGS_MAX)
         self.throughput = Throughput(self._totals)
+        self.histograms: SharedByKey[Stretch, list[Interval] | None] = SharedByKey(
+            lambda stretch: time_histogram(cluster, stretch), 5.0, HISTOGRAMS_MAX
+        )
 
     async def close(self) -> None:
         """Stop what runs in the background."""
@@ -117,7 +129,9 @@ class ClusterData:
         """Read again what a change may have affected."""
         for shared in (self.catalogue, self.brokers, self.sizes, self.groups, self.reassignments):
             shared.invalidate()
+        self.reported_lag.invalidate()
         self.lag_summaries.invalidate()
+        self.alert_records.invalidate()
         self.lags.invalidate()
 
     async def bounds(
@@ -160,8 +174,23 @@ class ClusterData:
     async def _lag(self, group_id: str) -> GroupLag:
         return await group_lag(self.cluster, group_id)
 
+    async def _reported_lag(self) -> dict[str, LagSummary]:
+        addresses = await self.admin_addresses.get()
+        return await lag_summaries(addresses.values(), with_partitions=self._is_restricted)
+
     async def _lag_summaries(self) -> dict[str, LagSummary]:
-        return await lag_summaries((await self.admin_addresses.get()).values())
+        reported = await self.reported_lag.get()
+        if not self._is_restricted:
+            return reported
+        topics = (await self.catalogue.get()).by_name
+        return {name: summary.visible(topics) for name, summary in reported.items()}
+
+    async def lag_of(self, group_id: str) -> LagSummary | None:
+        """What its coordinator reports of a group, with its partitions, as far as the person may see them."""
+        summary = await lag_of((await self.admin_addresses.get()).values(), group_id)
+        if summary is None or not self._is_restricted:
+            return summary
+        return summary.visible((await self.catalogue.get()).by_name)
 
     async def _admin_addresses(self) -> dict[int, Address]:
         """The admin listeners of brokers that have one within reach."""
@@ -184,9 +213,9 @@ class ClusterData:
         addresses = await self.admin_addresses.get()
         if addresses and len(addresses) == len(self.cluster.nodes):
             try:
-                return totals_of(
-                    await asyncio.gather(*(read(address, "/metrics") for address in addresses.values()))
-                )
+                texts = await asyncio.gather(*(read(address, "/metrics") for address in addresses.values()))
+                # Megabytes, if there are many topics: not on the event loop.
+                return await asyncio.to_thread(totals_of, texts)
             except GetFailed:
                 pass
         catalogue = await self.catalogue.get()

@@ -5,10 +5,11 @@ name that resolves to this machine), `Origin` against requests that a foreign pa
 the person in front of it. IP addresses cannot be rebound, so they are accepted as hosts.
 """
 
-import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from runnel.observe.http import is_known_host
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -87,22 +88,6 @@ def refusal_of(
     if origin is None and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return 403, WRONG_ORIGIN
     return None
-
-
-def is_known_host(host: str, names: frozenset[str]) -> bool:
-    """Is the value of a Host header an IP address or one of these names, with any port?"""
-    name = host.strip().lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") == 1:
-        name = name.partition(":")[0]
-    if name in names:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 async def _refuse(send: "Send", status: int, reason: str) -> None:

@@ -1,9 +1,10 @@
 """The lag of consumer groups: in records by Kafka's protocol, in seconds from brokers that report it."""
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from runnel.client.admin_listener import Address, read
@@ -19,6 +20,15 @@ PAGES_MAX = 10
 """Pages of `/lag` that are read from one broker."""
 
 
+class ReportedLag(NamedTuple):
+    """The lag of a group in a partition as a broker reports it."""
+
+    lag: int | None = None
+    seconds: float | None = None
+    reason: str | None = None
+    """Why the seconds are unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class LagSummary:
     """The lag of a group as a broker reports it."""
@@ -27,8 +37,18 @@ class LagSummary:
     seconds: float | None = None
     verdict: str = ""
     forecast_s: float | None = None
-    by_partition: Mapping[TopicPartition, tuple[float | None, str | None]] = field(default_factory=dict)
-    """(seconds, reason) of partitions; the reason tells why the seconds are unknown."""
+    by_partition: Mapping[TopicPartition, ReportedLag] = field(default_factory=dict)
+    is_partial: bool = False
+    """The group reads other topics as well, which the person may not see."""
+
+    def visible(self, topics: Container[str]) -> "LagSummary":
+        """What may be seen by a person who sees these topics; the verdict and the forecast are on all."""
+        seen = {place: own for place, own in self.by_partition.items() if place.topic in topics}
+        if len(seen) == len(self.by_partition):
+            return self
+        known = [own.seconds for own in seen.values() if own.seconds is not None]
+        records = sum(own.lag or 0 for own in seen.values())
+        return LagSummary(records, max(known, default=None), by_partition=seen, is_partial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +100,18 @@ async def _has_leader(cluster: Cluster, partition: TopicPartition) -> bool:
         return False
 
 
-async def lag_summaries(addresses: Iterable[Address]) -> dict[str, LagSummary]:
+async def lag_summaries(
+    addresses: Iterable[Address], *, with_partitions: bool = False
+) -> dict[str, LagSummary]:
     """What all brokers report of all groups; nothing of brokers that do not."""
     found: dict[str, LagSummary] = {}
     for address in addresses:
         after = ""
         try:
             for _ in range(PAGES_MAX):
-                query = urlencode({"limit": PAGE, **({"after": after} if after else {})})
-                page = read_summaries(await read(address, f"/lag?{query}"))
+                wanted = {"limit": PAGE, "partitions": int(with_partitions), "after": after}
+                body = await read(address, f"/lag?{urlencode(wanted)}")
+                page = await asyncio.to_thread(read_summaries, body, with_partitions=with_partitions)
                 found.update(page)
                 if len(page) < PAGE:
                     break
@@ -125,8 +148,10 @@ def read_summaries(body: bytes, *, with_partitions: bool = False) -> dict[str, L
     }
 
 
-def _by_partition(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, tuple[float | None, str | None]]:
+def _by_partition(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, ReportedLag]:
     return {
-        TopicPartition(str(row["topic"]), int(row["partition"])): (row.get("lag_seconds"), row.get("reason"))
+        TopicPartition(str(row["topic"]), int(row["partition"])): ReportedLag(
+            row.get("lag"), row.get("lag_seconds"), row.get("reason")
+        )
         for row in rows
     }

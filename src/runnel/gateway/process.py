@@ -8,7 +8,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import FrameType
 
 import uvicorn
@@ -21,6 +21,7 @@ from runnel.gateway.app import Gateway
 from runnel.gateway.http.limits import LINE_BYTES_MAX
 from runnel.gateway.options import FAILED, GatewayOptions
 from runnel.gateway.protocols import HttpProtocol, SocketProtocol
+from runnel.gateway.tracing import Tracing, tracing_of
 
 READY_PREFIX = "console on "
 """Printed with the address once requests are accepted."""
@@ -33,6 +34,8 @@ log = logging.getLogger("runnel.gateway")
 STOP_SECONDS = 3
 KEEP_ALIVE_SECONDS = 30
 BACKLOG = 512
+EVALUATE_AGAIN_S = 30.0
+"""The pause before alerts are evaluated again after a failure."""
 
 
 def run(
@@ -57,7 +60,7 @@ def run(
         print(f"error: the certificate or key for HTTPS cannot be used: {error}", file=sys.stderr)
         return FAILED
     with asyncio.Runner(loop_factory=fastest_loop) as runner:
-        runner.run(_serve(options, listening))
+        runner.run(_serve(options, listening, _tracing()))
     return 0
 
 
@@ -129,6 +132,7 @@ class WebServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Announces the address once requests are accepted."""
         await super().startup(sockets)
+        self._gateway.start()
         self.ready.set()
 
     def stop(self) -> None:
@@ -142,8 +146,16 @@ class WebServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-async def _serve(options: GatewayOptions, listening: socket.socket) -> None:
-    server = WebServer(Gateway(options), listening)
+def _tracing() -> Tracing:
+    try:
+        return tracing_of()
+    except ImportError as error:
+        log.warning("no traces: %s; pip install 'runnel[otel]'", error)
+        return Tracing()
+
+
+async def _serve(options: GatewayOptions, listening: socket.socket, tracing: Tracing) -> None:
+    server = WebServer(Gateway(options, tracing), listening)
     if PARENT_FD in os.environ:
         # Readable means closed: nothing is ever written to it.
         asyncio.get_running_loop().add_reader(int(os.environ[PARENT_FD]), _stop, server)
@@ -163,23 +175,42 @@ async def _evaluated(options: GatewayOptions) -> AsyncIterator[None]:
         yield
         return
     settings, receivers = options.alerts
-    evaluator = Evaluator(EvaluatorOptions(options.bootstrap, options.properties, settings, receivers))
-    evaluating = asyncio.create_task(_evaluate(evaluator))
+    evaluating = Evaluating(EvaluatorOptions(options.bootstrap, options.properties, settings, receivers))
+    task = asyncio.create_task(evaluating.run())
     try:
         yield
     finally:
-        evaluator.stop()
-        await evaluating
+        evaluating.stop()
+        await task
 
 
-async def _evaluate(evaluator: Evaluator) -> None:
-    try:
-        await evaluate_alerts(evaluator)
-    except ClientError as error:
-        log.warning("alerts are not evaluated: %s", error)
-    except Exception:
-        # The console is served without them.
-        log.exception("alerts are not evaluated")
+class Evaluating:
+    """An evaluator that is started again after a failure: the console is served without it meanwhile."""
+
+    def __init__(self, options: EvaluatorOptions) -> None:
+        self._options = options
+        self._evaluator: Evaluator | None = None
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stopped.set()
+        if self._evaluator is not None:
+            self._evaluator.stop()
+
+    async def run(self) -> None:
+        """Evaluate until `stop` is called."""
+        while not self._stopped.is_set():
+            self._evaluator = Evaluator(self._options)
+            try:
+                await evaluate_alerts(self._evaluator)
+            except ClientError as error:
+                # Permissions are missing, for example: they may be granted.
+                log.warning("alerts are not evaluated: %s", error)
+            except Exception:
+                log.exception("alerts are not evaluated")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), EVALUATE_AGAIN_S)
 
 
 async def _announce(server: WebServer, url: str) -> None:

@@ -20,6 +20,7 @@ API_TIMEOUT_S = 4.0
 IDLE_S = 1800.0
 REAP_INTERVAL_S = 30.0
 SESSIONS_MAX = 200
+RECENT = 5
 LOGINS_AT_ONCE = 4
 TOKEN_BYTES = 32
 
@@ -50,7 +51,7 @@ class Session:
             api_timeout_s=API_TIMEOUT_S,
             properties=properties,
         )
-        self.data = ClusterData(self.cluster)
+        self.data = ClusterData(self.cluster, is_restricted=bool(name))
         self.used_s = asyncio.get_running_loop().time()
         self.streams = 0
         """Streams that are open; a session with one is not idle."""
@@ -91,6 +92,12 @@ class Sessions:
     def is_open(self, token: str) -> bool:
         """Has the session of a token not ended?"""
         return token in self._by_token
+
+    def recent(self) -> list[Session]:
+        """The sessions that were used last; without logins there is always one."""
+        if not self.needs_login:
+            return [found for found in (self.of(None),) if found is not None]
+        return sorted(self._by_token.values(), key=lambda session: -session.used_s)[:RECENT]
 
     async def login(self, mechanism: str, username: str, password: str) -> str:
         """Connect with these credentials; returns the token of a new session. Raises LoginFailed."""

@@ -4,7 +4,7 @@ Requests have no body, and limits that every scraper and load balancer keeps. Wh
 answered, and its connection is closed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 HEAD_BYTES_MAX = 8 * 1024
@@ -16,6 +16,7 @@ REASONS = {
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
+    421: "Misdirected Request",
     408: "Request Timeout",
     414: "URI Too Long",
     431: "Request Header Fields Too Large",
@@ -47,6 +48,8 @@ class HttpRequest:
     """Are only the headers wanted?"""
     keeps_open: bool
     """May another request follow on the connection?"""
+    host: str = ""
+    """The Host header."""
 
 
 def parse_head(head: bytes) -> HttpRequest:
@@ -71,7 +74,7 @@ def parse_head(head: bytes) -> HttpRequest:
     path, query = _target(target)
     tokens = {token.strip().lower() for token in headers.get("connection", "").split(",")}
     keeps_open = "keep-alive" in tokens if version == "HTTP/1.0" else "close" not in tokens
-    return HttpRequest(path, query, method == "HEAD", keeps_open)
+    return HttpRequest(path, query, method == "HEAD", keeps_open, headers.get("host", ""))
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
@@ -98,6 +101,29 @@ def _target(target: str) -> tuple[str, dict[str, list[str]]]:
     except ValueError:
         raise BadRequest(400, f"there are more than {PARAMETERS_MAX} parameters") from None
     return unquote(path), parameters
+
+
+def is_known_host(host: str, names: Container[str]) -> bool:
+    """Is the value of a Host header an IP address or one of these names, with any port?
+
+    A web page can have a name of its own resolved to this machine (DNS rebinding), and would then be allowed
+    to read what is served here. Addresses cannot be rebound.
+    """
+    # Imported here: the start of a broker does not need it.
+    import ipaddress
+
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def response_head(status: int, content_type: str, length: int, *, keeps_open: bool) -> bytes:

@@ -6,7 +6,9 @@ made in slices between which the broker serves. A connection has one request at 
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +17,7 @@ from runnel.observe.http import (
     TEXT,
     BadRequest,
     HttpRequest,
+    is_known_host,
     parse_head,
     response_head,
 )
@@ -66,8 +69,9 @@ class AdminListener:
     async def listen(self, host: str, port: int) -> int:
         """Bind an address and serve; returns the port, chosen by the system if 0 is given. Raises OSError."""
         # An empty host binds all interfaces.
+        hosts = frozenset({"localhost", socket.gethostname().lower()}) if _is_loopback(host) else None
         server = await asyncio.start_server(
-            self._connected, host or None, port, limit=HEAD_BYTES_MAX, reuse_address=True
+            partial(self._connected, hosts), host or None, port, limit=HEAD_BYTES_MAX, reuse_address=True
         )
         self._servers.append(server)
         bound_port: int = server.sockets[0].getsockname()[1]
@@ -87,13 +91,16 @@ class AdminListener:
         for connection in self._connections:
             connection.cancel()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(
+        self, hosts: frozenset[str] | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """`hosts`: names by which the listener may be addressed; None: any."""
         if self._is_closing or not self._has_room():
             writer.transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._serve(hosts, reader, writer))
         self._connections[task] = True
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, writer))
 
     def _has_room(self) -> bool:
         """Whether another connection may be served; the one that has been idle for longest gives way."""
@@ -106,9 +113,12 @@ class AdminListener:
         idle.cancel()
         return True
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, writer: asyncio.StreamWriter, task: "asyncio.Task[None]") -> None:
         self._connections.pop(task, None)
-        if not task.cancelled() and (bug := task.exception()) is not None:
+        if task.cancelled():
+            # Perhaps before it began.
+            writer.transport.abort()
+        elif (bug := task.exception()) is not None:
             self._report(bug)
 
     def _set_idle(self, is_idle: bool) -> None:
@@ -116,10 +126,12 @@ class AdminListener:
         if task in self._connections:
             self._connections[task] = is_idle
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, hosts: frozenset[str] | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             for left in range(REQUESTS_PER_CONNECTION_MAX - 1, -1, -1):
-                if not await self._serve_next(reader, writer, may_keep_open=left > 0):
+                if not await self._serve_next(hosts, reader, writer, may_keep_open=left > 0):
                     break
                 # Requests that are received already must not keep the broker from serving.
                 await asyncio.sleep(0)
@@ -132,12 +144,19 @@ class AdminListener:
             raise
 
     async def _serve_next(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, may_keep_open: bool
+        self,
+        hosts: frozenset[str] | None,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        may_keep_open: bool,
     ) -> bool:
         """Serve a request; False if it was the last one of the connection."""
         self._set_idle(True)
         try:
             request = await _read_request(reader)
+            if request is not None and hosts is not None and not _is_addressed(request, hosts):
+                raise BadRequest(421, "a listener of the loopback interface has an address, or localhost")
         except BadRequest as bad:
             page = Page(bad.status, TEXT, f"{bad}\n".encode())
             await _send(writer, page, keeps_open=False, is_head=False)
@@ -170,6 +189,15 @@ class AdminListener:
         if now_s - self._reported_s >= BUG_INTERVAL_S:
             self._reported_s = now_s
             log.error("the admin listener failed to serve a request", exc_info=bug)
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+def _is_addressed(request: HttpRequest, hosts: frozenset[str]) -> bool:
+    """HTTP/1.0 has no Host, and no browser sends it."""
+    return not request.host or is_known_host(request.host, hosts)
 
 
 async def in_slices(pieces: Iterable[bytes]) -> list[bytes]:

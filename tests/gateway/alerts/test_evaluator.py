@@ -11,10 +11,11 @@ import pytest
 
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
+from runnel.client.producer import Producer
 from runnel.gateway.alerts import evaluator as module
 from runnel.gateway.alerts.config import parsed_config
 from runnel.gateway.alerts.evaluator import HOLDER, Evaluator, EvaluatorOptions, SteadyClock, run
-from runnel.gateway.alerts.state_topic import TOPIC, read_records, write_silence
+from runnel.gateway.alerts.state_topic import TOPIC, StoredRecords, read_records, write_silence
 from runnel.model.configs import ResourceType
 from runnel.observe.alerts.silences import Silence, parse_matcher
 from runnel.testing import Broker
@@ -329,6 +330,28 @@ def test_the_topic_is_compacted(broker, hook, scraped):
             lambda cluster: Admin(cluster).settings(ResourceType.TOPIC, TOPIC, keys=["cleanup.policy"])
         )
     assert [each.value for each in found] == ["compact"]
+
+
+def test_readers_read_what_is_new(broker):
+    """Not all of it again, as long as the topic is the same one."""
+
+    async def scenario(client: Cluster) -> None:
+        admin, stored = Admin(client), StoredRecords(client, ("alert/", "silence/"))
+        for attempt in range(2):
+            await admin.create_topic(TOPIC, partitions=1, settings={"cleanup.policy": "compact"})
+            async with Producer(client) as producer:
+                for key, value in (("alert/1", b"a"), ("history/1", b"h"), ("alert/2", b"b")):
+                    await producer.send_and_wait(TOPIC, value, key=key.encode(), partition=0)
+                assert await stored.read() == {"alert/1": "a", "alert/2": "b"}
+                if attempt == 0:
+                    await producer.send_and_wait(TOPIC, None, key=b"alert/1", partition=0)
+                    await producer.send_and_wait(TOPIC, b"c", key=b"alert/2", partition=0)
+                    assert await stored.read() == {"alert/2": "c"}
+                    assert stored._position == 5
+            await admin.delete_topic(TOPIC)
+
+    with broker.client() as client:
+        client.run(scenario)
 
 
 def test_the_clock_never_goes_back(monkeypatch):

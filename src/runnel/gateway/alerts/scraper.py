@@ -1,7 +1,11 @@
-"""Reads the metrics of all brokers, at the admin listeners that their configs name."""
+"""Reads the metrics of all nodes: of brokers at the admin listeners that their configs name.
+
+A controller that is no broker has no such configs: it is read at an address that was given, or not at all.
+"""
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +21,8 @@ from runnel.observe.exposition import parse
 METRICS_PATH = "/metrics"
 DESCRIBE_TIMEOUT_S = 5.0
 SCRAPES_AT_ONCE = 8
+VOTERS_EVERY_S = 60.0
+"""Controllers change rarely, and while there is no active one the question takes its whole timeout."""
 
 log = logging.getLogger("runnel.alerts")
 
@@ -29,6 +35,7 @@ class _Known:
     address: Address | None = None
     is_unreachable: bool = False
     """It has no admin listener that can be reached from here."""
+    is_broker: bool = True
 
 
 class Scraper:
@@ -43,6 +50,8 @@ class Scraper:
         self._wanted = tuple(sorted(metrics))
         self._known: dict[int, _Known] = {}
         self._limit = asyncio.Semaphore(SCRAPES_AT_ONCE)
+        self._voters: dict[int, _Known] = {}
+        self._voters_due_s = 0.0
 
     async def snapshot(self, at_ms: int) -> Snapshot:
         """The metrics of all registered brokers; if the cluster does not answer, of those known before."""
@@ -53,8 +62,24 @@ class Scraper:
             for view in views:
                 known[view.node_id].view = view
             self._known = known
-        brokers = await asyncio.gather(*(self._broker(known) for known in self._known.values()))
-        return Snapshot(at_ms, tuple(brokers))
+        await self._find_voters()
+        controllers = [known for node_id, known in self._voters.items() if node_id not in self._known]
+        nodes = [*self._known.values(), *controllers]
+        return Snapshot(at_ms, tuple(await asyncio.gather(*(self._broker(known) for known in nodes))))
+
+    async def _find_voters(self) -> None:
+        """Look up the controllers, now and then; without an answer the last known ones stay."""
+        if time.monotonic() < self._voters_due_s:
+            return
+        self._voters_due_s = time.monotonic() + VOTERS_EVERY_S
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
+                voters = (await ClusterAdmin(self._cluster).quorum()).voters
+            self._voters = {
+                voter.node_id: self._voters.get(voter.node_id)
+                or _Known(BrokerView(voter.node_id, "", 0, None, is_fenced=False), is_broker=False)
+                for voter in voters
+            }
 
     async def _broker(self, known: _Known) -> BrokerState:
         async with self._limit:
@@ -84,6 +109,15 @@ class Scraper:
         view = known.view
         if view.node_id in self._given:
             known.address = self._given[view.node_id]
+            return
+        if not known.is_broker:
+            if not known.is_unreachable:
+                log.warning(
+                    "controller %d is no broker: without its address in alerts.admin.addresses, "
+                    "no metrics are read",
+                    view.node_id,
+                )
+            known.is_unreachable = True
             return
         try:
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):

@@ -7,6 +7,7 @@ on, so that two of them never write alternately.
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -28,6 +29,9 @@ SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 TRANSACTION_TIMEOUT_MS = 10_000
 DELIVERY_TIMEOUT_S = 10.0
 TAIL_PAUSE_S = 1.0
+REREAD_S = 3600.0
+"""Readers begin again after this time: compaction removes deletions that they did not read within a day, and
+a topic that was deleted and created again has other records at the same offsets."""
 
 log = logging.getLogger("runnel.alerts")
 
@@ -130,7 +134,9 @@ class StateTopic:
             async with producer.transaction():
                 for key, value in changes.items():
                     text = None if value is None else value.encode()
-                    await producer.send(TOPIC, text, key=key.encode(), partition=0)
+                    sent = await producer.send(TOPIC, text, key=key.encode(), partition=0)
+                    # The transaction fails with it.
+                    sent.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         except ClientError as error:
             # Whether this producer may continue is unknown; initializing it again might fence a successor.
             await self.release()
@@ -150,25 +156,54 @@ async def prepare(cluster: Cluster) -> None:
     await create_if_missing(cluster, TOPIC, SETTINGS)
 
 
+class StoredRecords:
+    """The records of the topic, for those who only read them: each time, what is new is read."""
+
+    def __init__(self, cluster: Cluster, prefixes: tuple[str, ...] = ("",)) -> None:
+        """Only records whose keys begin with one of the prefixes are kept."""
+        self._cluster = cluster
+        self._prefixes = prefixes
+        self._forget()
+
+    def _forget(self) -> None:
+        self._records: dict[str, str] = {}
+        self._position = 0
+        self._began_s = time.monotonic()
+
+    async def read(self) -> dict[str, str]:
+        """All records; none if the topic does not exist."""
+        try:
+            starts = await start_offsets(self._cluster, [PARTITION])
+            ends = await end_offsets(self._cluster, [PARTITION], isolation=READ_COMMITTED)
+        except BrokerError as error:
+            if error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            self._forget()
+            return {}
+        is_old = time.monotonic() - self._began_s > REREAD_S
+        if is_old or self._position > ends[PARTITION]:
+            self._forget()
+        if self._position < ends[PARTITION]:
+            await self._read(max(self._position, starts[PARTITION]), ends[PARTITION])
+        return dict(self._records)
+
+    async def _read(self, first: int, end: int) -> None:
+        async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
+            await reader.assign({PARTITION: first})
+            async for message in reader.messages(until={PARTITION: end}):
+                key = (message.key or b"").decode(errors="replace")
+                if message.key is None or not key.startswith(self._prefixes):
+                    continue
+                if message.value is None:
+                    self._records.pop(key, None)
+                else:
+                    self._records[key] = message.value.decode(errors="replace")
+        self._position = end
+
+
 async def read_records(cluster: Cluster) -> dict[str, str]:
     """All records; none if the topic does not exist."""
-    try:
-        starts = await start_offsets(cluster, [PARTITION])
-    except BrokerError as error:
-        if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return {}
-        raise
-    records: dict[str, str] = {}
-    async with Reader(cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
-        await reader.assign(starts)
-        async for message in reader.messages_to_end():
-            if message.key is not None:
-                key = message.key.decode(errors="replace")
-                if message.value is None:
-                    records.pop(key, None)
-                else:
-                    records[key] = message.value.decode(errors="replace")
-    return records
+    return await StoredRecords(cluster).read()
 
 
 async def write_silence(cluster: Cluster, silence: Silence) -> None:

@@ -21,7 +21,7 @@ STATES = (FIRING, PENDING, RESOLVED)
 async def alerts(visit: Visit) -> Content:
     """What fires, is pending or was resolved; and what is silenced."""
     is_set_up = TOPIC in (await visit.data.catalogue.get()).by_name
-    records = await read_records(visit.cluster) if is_set_up else {}
+    records = await visit.data.alert_records.get() if is_set_up else {}
     now_ms = _now_ms()
     active = [each for each in _silences(records) if each.is_active(now_ms)]
     rows = [_alert_row(alert, active) for alert in _alerts(records)]

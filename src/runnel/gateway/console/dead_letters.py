@@ -5,6 +5,7 @@ mark, under the same transactional id, so that both fence each other and no lett
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,17 +64,18 @@ async def dead_letters(visit: Visit) -> Content:
     found = [topic for topic in catalogue.topics if topic.name.endswith(DEAD_LETTERS)]
     partitions = [TopicPartition(topic.name, view.partition) for topic in found for view in topic.partitions]
     starts, ends = await visit.data.bounds(partitions[:LETTERS_MAX])
-    rows = []
-    for topic in found:
-        own = [partition for partition in ends if partition.topic == topic.name]
-        rows.append(
-            {
-                "topic": topic.name,
-                "source": topic.name.removesuffix(DEAD_LETTERS),
-                "letters": sum(ends[each] - starts[each] for each in own),
-                "rate": visit.data.throughput.by_topic.get(topic.name),
-            }
-        )
+    letters: Counter[str] = Counter()
+    for partition, end in ends.items():
+        letters[partition.topic] += end - starts[partition]
+    rows = [
+        {
+            "topic": topic.name,
+            "source": topic.name.removesuffix(DEAD_LETTERS),
+            "letters": letters[topic.name],
+            "rate": visit.data.throughput.by_topic.get(topic.name),
+        }
+        for topic in found
+    ]
     rows.sort(key=lambda row: (-int(str(row["letters"])), str(row["topic"])))
     return Content("dead_letters.html", {"rows": rows})
 

@@ -1,21 +1,27 @@
 """Consumer groups: the list with lag, one group, reset of offsets and deletion."""
 
 import asyncio
-import time
 from typing import Any
+
+from starlette.responses import HTMLResponse, Response
 
 from runnel.client.errors import BrokerError, ClientError
 from runnel.client.groups import GroupListing, Groups
-from runnel.client.moments import InvalidMoment, parse_moment_ms
 from runnel.client.offset_reset import Move, ResetTarget, To, plan_reset
 from runnel.gateway.console.dialogs import Again, Done, Form, confirmed
-from runnel.gateway.console.pages import Content, Refused, Visit
+from runnel.gateway.console.moments import as_of_ms, entered_ms
+from runnel.gateway.console.pages import NO_STORE, Content, Refused, Visit
 from runnel.gateway.console.paging import Pager
-from runnel.gateway.lag import GroupLag, LagSummary, lag_of
+from runnel.gateway.lag import GroupLag, LagSummary, ReportedLag
+from runnel.gateway.lag_history import LagHistory
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
+from runnel.visual.charts import LineChart, Series
+from runnel.visual.svg import twice
+from runnel.visual.units import Unit
 
 ROWS = 50
+CHART_WIDTH = 520.0
 SORTED_BY_LAG_MAX = 200
 """Lists up to this length can be sorted by lag if brokers do not report it."""
 
@@ -32,6 +38,14 @@ VERDICT_LEVELS = {
 async def groups(visit: Visit) -> Content:
     """One page of the list, with the lag of what it shows."""
     listings, summaries = await asyncio.gather(visit.data.groups.get(), visit.data.lag_summaries.get())
+    at_ms = as_of_ms(visit.query)
+    if at_ms is not None:
+        past = await _past(visit)
+        summaries = {
+            name: LagSummary(sample.lag, sample.seconds)
+            for name, sample in (past.at(at_ms) if past is not None else {}).items()
+            if name in summaries and not summaries[name].is_partial
+        }
     text, state = visit.query.get("q", "").strip().lower(), visit.query.get("state", "")
     found = [
         group
@@ -39,7 +53,7 @@ async def groups(visit: Visit) -> Content:
         if text in group.group_id.lower() and (not state or group.state.lower() == state.lower())
     ]
     sort = visit.query.get("sort", "name")
-    can_sort = bool(summaries) or len(found) <= SORTED_BY_LAG_MAX
+    can_sort = bool(summaries) or (at_ms is None and len(found) <= SORTED_BY_LAG_MAX)
     lags: dict[str, GroupLag | None] = {}
     if sort == "lag" and can_sort:
         if not summaries:
@@ -47,8 +61,9 @@ async def groups(visit: Visit) -> Content:
         found.sort(key=lambda group: (-_total(group, lags, summaries), group.group_id))
     pager = Pager(len(found), ROWS, visit.number("page", 1))
     shown = pager.slice(found)
-    missing = [group for group in shown if group.group_id not in lags and group.group_id not in summaries]
-    lags.update(await _lags(visit, missing))
+    if at_ms is None:
+        missing = [group for group in shown if group.group_id not in lags and group.group_id not in summaries]
+        lags.update(await _lags(visit, missing))
     rows = [
         {
             "group": group,
@@ -61,6 +76,17 @@ async def groups(visit: Visit) -> Content:
     states = sorted({group.state for group in listings})
     more = {"states": states, "has_seconds": bool(summaries), "can_sort": can_sort, "q": visit.query}
     return Content("groups.html", {**values, **more, "levels": VERDICT_LEVELS, "total": len(listings)})
+
+
+async def _past(visit: Visit, group_id: str | None = None) -> LagHistory | None:
+    """The lag of the last day, for those who may see all of it now."""
+    if not await visit.data.admin_addresses.get():
+        return None
+    if group_id is not None:
+        summary = (await visit.data.lag_summaries.get()).get(group_id)
+        if summary is None or summary.is_partial:
+            return None
+    return visit.gateway.lag_history
 
 
 def _is_known(
@@ -98,10 +124,12 @@ def group_id(visit: Visit, form: Form | None = None) -> str:
 async def group(visit: Visit) -> Content:
     """One group: members, partitions and lag."""
     name = group_id(visit)
-    view, lag, addresses = await asyncio.gather(
-        Groups(visit.cluster).describe(name), visit.data.lags.get(name), visit.data.admin_addresses.get()
-    )
-    summary = await lag_of(addresses.values(), name)
+    at_ms = as_of_ms(visit.query)
+    if at_ms is not None:
+        return await _group_as_of(visit, name, at_ms)
+    view, lag = await asyncio.gather(Groups(visit.cluster).describe(name), visit.data.lags.get(name))
+    summary = await visit.data.lag_of(name)
+    reported = summary.by_partition if summary is not None else {}
     owners = {partition: member for member in view.members for partition in member.partitions}
     known = {each.partition: each for each in lag.partitions}
     rows: list[dict[str, Any]] = [
@@ -110,14 +138,42 @@ async def group(visit: Visit) -> Content:
             "committed": None if (each := known.get(partition)) is None else each.committed,
             "end": None if each is None else each.end,
             "lag": None if each is None else each.lag,
-            "seconds": (summary.by_partition.get(partition) or (None, None))[0] if summary else None,
-            "reason": (summary.by_partition.get(partition) or (None, None))[1] if summary else None,
+            "seconds": reported.get(partition, ReportedLag()).seconds,
+            "reason": reported.get(partition, ReportedLag()).reason,
             "member": owners.get(partition),
         }
         for partition in sorted(set(owners) | set(known))
     ]
     values = {"view": view, "rows": rows, "lag": lag.total, "summary": summary, "levels": VERDICT_LEVELS}
     return Content("group.html", {**values, "largest": max([row["lag"] or 0 for row in rows], default=0)})
+
+
+async def _group_as_of(visit: Visit, name: str, at_ms: int) -> Content:
+    # Whether the person may see it is for the cluster to say.
+    await Groups(visit.cluster).describe(name)
+    past = await _past(visit, name)
+    sample = None if past is None else past.at(at_ms).get(name)
+    since_ms = None if past is None else past.since_ms
+    return Content("group_as_of.html", {"name": name, "sample": sample, "since_ms": since_ms})
+
+
+async def history(visit: Visit) -> Response:
+    """The lag of a group during the last day, as a chart."""
+    name = group_id(visit)
+    await Groups(visit.cluster).describe(name)
+    past = await _past(visit, name)
+    samples = [] if past is None else past.of(name)
+    charts = []
+    if len(samples) > 1:
+        seconds = [(each.at_ms, 1000 * each.seconds) for each in samples if each.seconds is not None]
+        lags = [(each.at_ms, float(each.lag)) for each in samples]
+        if len(seconds) > 1:
+            charts.append(
+                ("Time behind", LineChart("Time behind", [Series(name, seconds)], Unit.DURATION_MS, True))
+            )
+        charts.append(("Lag in records", LineChart("Lag in records", [Series(name, lags)], Unit.COUNT, True)))
+    drawn = [(title, twice(chart.draw, CHART_WIDTH)) for title, chart in charts]
+    return HTMLResponse(visit.render("group_history.html", charts=drawn), headers=NO_STORE)
 
 
 # Dialogs.
@@ -180,11 +236,7 @@ def _target(form: Form) -> ResetTarget:
         except ValueError:
             raise Refused("enter a shift: a whole number, negative for backwards") from None
     if to is To.TIME:
-        try:
-            moment_ms = parse_moment_ms(form.get("time", "").strip(), time.time_ns() // 1_000_000)
-        except InvalidMoment as error:
-            raise Refused(str(error)) from None
-        return ResetTarget(to, moment_ms)
+        return ResetTarget(to, entered_ms(form.get("time", "")))
     return ResetTarget(to)
 
 

@@ -26,6 +26,10 @@ PATTERN_BYTES_MAX = 1 << 20
 """The memory that one regular expression may take."""
 
 TERMS_MAX = 16
+TEXT_MAX = 2000
+"""Characters of a filter."""
+STEPS_MAX = 32
+"""Steps of a path: the values of a path are looked up recursively."""
 _TERM = re.compile(
     r"""(?P<no>-)?(?:
         (?P<field>key|value|partition|header\.[^\s=!<>~]+|\$(?:[^\s=!<>~\["']|\[[^\]]*\])*)
@@ -64,6 +68,8 @@ def read_filter(text: str) -> MessageFilter:
     terms: list[Predicate] = []
     position = 0
     stripped = text.strip()
+    if len(stripped) > TEXT_MAX:
+        raise BadFilter(f"a filter has at most {TEXT_MAX} characters")
     while position < len(stripped):
         found = _TERM.match(stripped, position)
         if found is None:
@@ -227,6 +233,8 @@ def json_steps(path: str) -> list[str | int | None]:
         else:
             steps.append(found["name"] if found["name"] is not None else found["quoted"])
         position = found.end()
+    if len(steps) > STEPS_MAX:
+        raise BadFilter(f"a path has at most {STEPS_MAX} steps")
     return steps
 
 

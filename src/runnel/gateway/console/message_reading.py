@@ -1,7 +1,7 @@
 """Reads parts of a topic: the newest messages, those from a position on, or all of them backwards."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from runnel.client.chunk import Chunk, Message
@@ -20,7 +20,8 @@ PAGE_BYTES_MAX = 64 * 1024 * 1024
 
 ROUNDS_MAX = 40
 TURN = 500
-"""Messages that are decoded before others get a turn."""
+TURN_BYTES = 512 * 1024
+"""Messages, or their bytes, that are decoded and compared before others get a turn."""
 
 SCAN_OFFSETS = 2000
 SCAN_PARTITIONS = 16
@@ -68,12 +69,29 @@ class Source:
         ]
 
 
+class Turns:
+    """Tells when enough was done for one turn of the event loop, which many tabs share."""
+
+    def __init__(self) -> None:
+        self._messages = self._bytes = 0
+
+    def is_over(self, message: Message) -> bool:
+        """After this message, others are to be served."""
+        self._messages += 1
+        self._bytes += len(message.value or b"")
+        if self._messages < TURN and self._bytes < TURN_BYTES:
+            return False
+        self._messages = self._bytes = 0
+        return True
+
+
 async def _collect(chunk: Chunk, after: int, messages: list[Message]) -> None:
-    for count, message in enumerate(chunk.messages(), 1):
+    turns = Turns()
+    for message in chunk.messages():
         if message.offset >= after:
             return
         messages.append(message)
-        if count % TURN == 0:
+        if turns.is_over(message):
             await asyncio.sleep(0)
 
 
@@ -189,7 +207,7 @@ async def scan(
             found.update(await _read_in_parts(source, {each: ranges[each] for each in source.unread}))
         matched: list[Message] = []
         for messages in found.values():
-            matched += await _matching(messages, matches)
+            matched += await matching(messages, matches)
         matched.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
         cursor.update({each: first for each, (first, _) in ranges.items()})
         done = total - sum(max(cursor[each] - low[each], 0) for each in high)
@@ -210,12 +228,13 @@ async def _read_in_parts(
     return found
 
 
-async def _matching(messages: list[Message], matches: Callable[[Message], bool]) -> list[Message]:
-    matched = []
-    for count, message in enumerate(messages, 1):
+async def matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
+    """Those that match, looked at in turns."""
+    matched, turns = [], Turns()
+    for message in messages:
         if matches(message):
             matched.append(message)
-        if count % TURN == 0:
+        if turns.is_over(message):
             await asyncio.sleep(0)
     return matched
 

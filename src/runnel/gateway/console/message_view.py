@@ -23,8 +23,6 @@ class Row:
     timestamp_ms: int
     key: str | None
     value: str | None
-    kind: str
-    header_count: int
     size: int
 
 
@@ -36,8 +34,6 @@ def row_of(message: Message) -> Row:
         message.timestamp_ms,
         None if message.key is None else shown_bytes(message.key, KEY_PREVIEW),
         None if message.value is None else " ".join(shown_bytes(message.value, PREVIEW).split()),
-        kind_of(message.value),
-        len(message.headers),
         len(message.key or b"") + len(message.value or b""),
     )
 

@@ -1,14 +1,12 @@
 """The messages of a topic: browse, jump, look at one, and produce."""
 
 import base64
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
 from runnel.client.cluster import TopicView
-from runnel.client.moments import InvalidMoment, parse_moment_ms
 from runnel.client.offsets import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -30,15 +28,22 @@ from runnel.gateway.console.message_reading import (
     read_one,
 )
 from runnel.gateway.console.message_view import commands_of, decoded, editable, headers_text, row_of
+from runnel.gateway.console.moments import AS_OF, as_of_ms, entered_ms
 from runnel.gateway.console.pages import NO_STORE, Content, Refused, Visit
+from runnel.gateway.console.templates_of import query
 from runnel.gateway.console.topic import find_topic, refuse_internal
 from runnel.gateway.registry.decoding import decoded_by_registry
+from runnel.gateway.time_histogram import Stretch
 from runnel.model.ids import TopicPartition
+from runnel.visual.svg import twice
+from runnel.visual.time_bars import TimeBar, TimeBars, merged
 
 LIMIT = 50
 PARTITIONS_MAX = 1000
 DELIVERY_TIMEOUT_S = 10.0
 STARTS = ("newest", "oldest", "offset", "time")
+HISTOGRAM_WIDTH = 1080.0
+NARROW_BARS = 24
 
 
 class Browsing:
@@ -54,6 +59,7 @@ class Browsing:
         self.partition = query.get("partition", "").strip()
         self.filter_text = query.get("filter", "").strip()
         self.cursor = read_cursor(query.get("cursor", ""), topic.name)
+        self.as_of_ms = as_of_ms(query)
 
     @property
     def isolation(self) -> int:
@@ -84,6 +90,9 @@ async def range_of(visit: Visit, browsing: Browsing) -> tuple[Positions, Positio
         return {}, {}
     low = await start_offsets(visit.cluster, partitions)
     high = await end_offsets(visit.cluster, partitions, isolation=browsing.isolation)
+    if browsing.as_of_ms is not None:
+        then = await offsets_since(visit.cluster, partitions, browsing.as_of_ms)
+        high = {each: max(min(high[each], then[each]), low[each]) for each in high}
     return low, high
 
 
@@ -123,12 +132,35 @@ async def _first(visit: Visit, browsing: Browsing, low: Positions, high: Positio
             raise Refused("enter an offset: a whole number")
         return dict.fromkeys(high, int(browsing.offset))
     if browsing.at == "time":
-        try:
-            moment_ms = parse_moment_ms(browsing.time, time.time_ns() // 1_000_000)
-        except InvalidMoment as error:
-            raise Refused(str(error)) from None
+        moment_ms = entered_ms(browsing.time)
         return await offsets_since(visit.cluster, list(high), moment_ms) if high else {}
     return low
+
+
+async def histogram(visit: Visit) -> Response:
+    """The records of a topic over time; each bar leads to the first of its records."""
+    browsing = Browsing(visit.query, await find_topic(visit))
+    stretch = Stretch(tuple(browsing.partitions), browsing.isolation, browsing.as_of_ms)
+    intervals = await visit.data.histograms.get(stretch) if stretch.partitions else []
+    path = visit.request.url.path.removesuffix("/histogram") + "/messages"
+    kept = {name: visit.query.get(name, "") for name in ("partition", "committed", AS_OF)}
+    bars = [
+        TimeBar(
+            each.start_ms,
+            each.end_ms,
+            each.count,
+            query(path, at="time", time=f"@{each.start_ms}", **kept),
+        )
+        for each in intervals or ()
+    ]
+    title = f"Records of {browsing.topic.name} over time"
+
+    def drawn(width: float) -> str:
+        return TimeBars(title, bars if width == HISTOGRAM_WIDTH else merged(bars, NARROW_BARS)).draw(width)
+
+    chart = twice(drawn, HISTOGRAM_WIDTH) if bars else ""
+    html = visit.render("histogram.html", chart=chart, is_left_out=intervals is None)
+    return HTMLResponse(html, headers=NO_STORE)
 
 
 async def message(visit: Visit) -> Response:
@@ -139,6 +171,7 @@ async def message(visit: Visit) -> Response:
     found = await read_one(source, TopicPartition(name, partition), offset)
     if found is None:
         raise Refused(f"there is no message at offset {offset} of {name}-{partition} (any more)", 404)
+    visit.gateway.tracing.received(name, partition, offset, found.headers)
     wanted = visit.query.get("as", "")
     kind, text = decoded(found.value, wanted)
     registered = await decoded_by_registry(visit.gateway.registry.store_of(visit.cluster), found.value)
@@ -196,9 +229,10 @@ async def produce(visit: Visit, form: Form) -> Done:
     value = None if "tombstone" in form else _bytes(form, "value")
     key = None if "no_key" in form or not form.get("key") else _bytes(form, "key")
     async with Producer(visit.cluster, delivery_timeout_s=DELIVERY_TIMEOUT_S) as producer:
-        delivery = await producer.send_and_wait(
-            topic.name, value, key=key, headers=_headers(form.get("headers", "")), partition=partition
-        )
+        with visit.gateway.tracing.sending(topic.name, _headers(form.get("headers", ""))) as headers:
+            delivery = await producer.send_and_wait(
+                topic.name, value, key=key, headers=headers, partition=partition
+            )
     return Done(f"produced to {delivery.partition} at offset {delivery.offset}")
 
 

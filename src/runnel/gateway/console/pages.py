@@ -19,6 +19,7 @@ from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
 from runnel.gateway.cluster_data import ClusterData
 from runnel.gateway.console.templates_of import environment
+from runnel.gateway.console.text import moment
 from runnel.gateway.sessions import Session
 from runnel.model.errors import ErrorCode
 
@@ -164,9 +165,22 @@ class Page:
             address=_own_address(visit.request),
             names=names,
             query_values=visit.query,
+            as_of=_as_of(visit.query),
             path=visit.request.url.path,
         )
         return HTMLResponse(page, status, headers=NO_STORE)
+
+
+def _as_of(query: Mapping[str, str]) -> str:
+    """The time that a page is about; empty: now."""
+    # Imported here: it uses what is defined above.
+    from runnel.gateway.console.moments import AS_OF, as_of_ms
+
+    try:
+        at_ms = as_of_ms(query)
+    except Refused:
+        return query[AS_OF]
+    return "" if at_ms is None else f"{moment(at_ms)[:19]} UTC"
 
 
 def _own_address(request: "Request") -> str:

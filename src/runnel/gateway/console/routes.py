@@ -36,7 +36,15 @@ PAGES = (
     Page("/topics/{topic}/groups", "Groups of {topic}", "topics", topic.readers, tabs="topic_tabs.html"),
     Page("/topics/{topic}/settings", "Settings of {topic}", "topics", topic.settings, tabs="topic_tabs.html"),
     Page("/groups", "Groups", "groups", groups.groups, toolbar="groups_toolbar.html", live_ms=3000),
-    Page("/group", "{id}", "groups", groups.group, tabs="group_tabs.html", live_ms=2000),
+    Page(
+        "/group",
+        "{id}",
+        "groups",
+        groups.group,
+        toolbar="group_toolbar.html",
+        tabs="group_tabs.html",
+        live_ms=2000,
+    ),
     Page("/brokers", "Brokers", "brokers", brokers.brokers, tabs="brokers_tabs.html", live_ms=3000),
     Page(
         "/brokers/map",
@@ -106,6 +114,8 @@ def console_routes(*, read_only: bool) -> list[BaseRoute]:
         Route("/pipelines/{report}", endpoint(reports.report)),
         Route("/throughput.json", endpoint(overview.throughput)),
         Route("/topics/{topic}/message", endpoint(messages.message)),
+        Route("/topics/{topic}/histogram", endpoint(messages.histogram)),
+        Route("/group/history", endpoint(groups.history)),
         Route("/topics/{topic}/search", endpoint(streams.search)),
         Route("/topics/{topic}/tail", endpoint(streams.tail)),
     ]

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from runnel.visual.style import stylesheet
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+THEME = "theme.css"
+"""The style that the console shares with reports, made of the colours of both."""
 NAMES = (
+    THEME,
     "console.css",
     "console.js",
     "charts.js",
@@ -32,7 +37,7 @@ def _loaded() -> dict[str, tuple[bytes, bytes, str]]:
     folder = files("runnel.gateway.console") / "static"
     found = {}
     for name in NAMES:
-        data = folder.joinpath(*name.split("/")).read_bytes()
+        data = stylesheet().encode() if name == THEME else folder.joinpath(*name.split("/")).read_bytes()
         found[name] = (data, gzip.compress(data, mtime=0), hashlib.sha256(data).hexdigest()[:16])
     return found
 

@@ -13,7 +13,7 @@ from runnel.client.errors import ClientError
 from runnel.client.offsets import end_offsets
 from runnel.client.reader import Reader
 from runnel.gateway.console.message_filter import Predicate
-from runnel.gateway.console.message_reading import Positions, Source, cursor_text, scan
+from runnel.gateway.console.message_reading import Positions, Source, cursor_text, matching, scan
 from runnel.gateway.console.message_view import row_of
 from runnel.gateway.console.messages import Browsing, range_of
 from runnel.gateway.console.pages import Refused, Visit
@@ -110,7 +110,7 @@ async def tail(visit: Visit) -> Response:
             await reader.assign(ends)
             yield event("ready", "")
             async for chunks in _batches(reader):
-                shown, skipped = _newest_of(chunks, matches)
+                shown, skipped = await _newest_of(chunks, matches)
                 if shown:
                     yield event("rows", _rows(visit, browsing.topic.name, shown))
                 if skipped:
@@ -148,8 +148,8 @@ async def _batches(reader: Reader) -> AsyncIterator[list[Chunk]]:
                 await waiting
 
 
-def _newest_of(chunks: list[Chunk], matches: Predicate) -> tuple[list[Message], int]:
-    found = [message for chunk in chunks for message in chunk.messages() if matches(message)]
+async def _newest_of(chunks: list[Chunk], matches: Predicate) -> tuple[list[Message], int]:
+    found = await matching((message for chunk in chunks for message in chunk.messages()), matches)
     found.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
     return found[:TAIL_ROWS_MAX], max(0, len(found) - TAIL_ROWS_MAX)
 

@@ -7,8 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from runnel.gateway.console import text
 from runnel.gateway.console.static_files import static_url
-
-SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "plain": "·"}
+from runnel.visual.style import SIGNS
 
 
 @cache

@@ -59,6 +59,11 @@ class Snapshot:
         """The brokers whose metrics could not be read."""
         return frozenset(each.node_id for each in self.brokers if each.metrics is None and each.is_scraped)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the metrics of all nodes were read."""
+        return all(each.metrics is not None for each in self.brokers)
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -221,7 +226,7 @@ class History:
                 if of == need and (node in by_broker or not need.per_broker)
             }
         # A sum without all its parts would fall, and rise again when the broker is back.
-        elif need.combine == "sum" and not need.per_broker and snapshot.missing:
+        elif need.combine == "sum" and not need.per_broker and not snapshot.is_complete:
             return
         combined: dict[Labels, float] = {}
         combine = _plus if need.is_counter or need.combine == "sum" else max

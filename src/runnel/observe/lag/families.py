@@ -20,6 +20,8 @@ class LagFamilies:
         self._groups: list[GroupLag] = []
         self._by_topic: dict[tuple[str, str], int] = {}
         """The lag in records by group and topic."""
+        self._committed: dict[tuple[str, str], int] = {}
+        """The sum of committed offsets by group and topic."""
         self._has_partitions = position_count <= SERIES_MAX
 
     def families(self) -> Iterator[Family | None]:
@@ -49,13 +51,16 @@ class LagFamilies:
                 self._by_partition("group", lambda lag: _seconds(lag.lag_ms)),
             )
         yield Family(
+            "kafka_consumergroup_current_offset_sum",
+            "gauge",
+            "Committed offsets of a group, summed over the partitions of a topic.",
+            _of_topics(self._committed),
+        )
+        yield Family(
             "kafka_consumergroup_lag_sum",
             "gauge",
             "Records between the committed offsets of a group and the end of a topic.",
-            [
-                ((("consumergroup", group_id), ("topic", topic)), records)
-                for (group_id, topic), records in self._by_topic.items()
-            ],
+            _of_topics(self._by_topic),
         )
         yield from self._of_groups()
 
@@ -93,8 +98,9 @@ class LagFamilies:
 
     def _add(self, group: GroupLag) -> None:
         for lag in group.partitions:
+            name = (group.facts.id, lag.topic)
+            self._committed[name] = self._committed.get(name, 0) + lag.committed
             if lag.lag is not None:
-                name = (group.facts.id, lag.topic)
                 self._by_topic[name] = self._by_topic.get(name, 0) + lag.lag
         # Not kept if there are too many to be shown.
         self._groups.append(group if self._has_partitions else replace(group, partitions=()))
@@ -120,6 +126,13 @@ class LagFamilies:
     def _verdicts(self) -> Iterator[Sample]:
         for group in self._groups:
             yield (("group", group.facts.id), ("verdict", group.verdict.value)), 1
+
+
+def _of_topics(sums: dict[tuple[str, str], int]) -> list[Sample]:
+    return [
+        ((("consumergroup", group_id), ("topic", topic)), records)
+        for (group_id, topic), records in sums.items()
+    ]
 
 
 def _seconds(duration_ms: int | None) -> float | None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from runnel.pipelines.audit.checker import PartitionResult
 from runnel.pipelines.audit.counts import STEPS_MS, OverTime
 from runnel.pipelines.audit.findings import Finding, Level, count_text
-from runnel.pipelines.report.charts import SERIES_MAX, LineChart, Series
 from runnel.pipelines.report.page import Block, Cell, Figure, Page, Section, Status, Table, Wide
-from runnel.pipelines.report.strips import Ribbon, Ribbons, Span, sparkline
-from runnel.pipelines.report.units import Unit, moment_text
+from runnel.visual.charts import SERIES_MAX, LineChart, Series
+from runnel.visual.strips import Ribbon, Ribbons, Span, sparkline
+from runnel.visual.units import Unit, moment_text
 
 if TYPE_CHECKING:
     from runnel.pipelines.audit.job import AuditOutcome

@@ -15,7 +15,8 @@ from runnel.pipelines.insights.status import (
     unplaced_text,
 )
 from runnel.pipelines.insights.traffic import BUCKETS_PER_OCTAVE, TopicTraffic, bucket_low
-from runnel.pipelines.report.charts import (
+from runnel.pipelines.report.page import Block, Cell, Figure, Half, Page, Paragraph, Section, Table, Wide
+from runnel.visual.charts import (
     SERIES_MAX,
     Bar,
     BarChart,
@@ -25,9 +26,8 @@ from runnel.pipelines.report.charts import (
     Mark,
     Series,
 )
-from runnel.pipelines.report.page import Block, Cell, Figure, Half, Page, Paragraph, Section, Table, Wide
-from runnel.pipelines.report.strips import HeatStrips, Strip, sparkline
-from runnel.pipelines.report.units import Unit, moment_text
+from runnel.visual.strips import HeatStrips, Strip, sparkline
+from runnel.visual.units import Unit, moment_text
 
 if TYPE_CHECKING:
     from runnel.pipelines.insights.job import InsightsOutcome

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from runnel.pipelines.report.units import Unit
+from runnel.visual.units import Unit
 
 BYTES_PER_S_TARGET = 5 * 1024 * 1024
 """Target throughput of one partition at the peak, so that a single consumer can keep up and catch up."""

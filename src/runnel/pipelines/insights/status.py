@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from runnel.pipelines.report.page import Status
-from runnel.pipelines.report.units import Unit, moment_text
+from runnel.visual.units import Unit, moment_text
 
 if TYPE_CHECKING:
     from runnel.pipelines.insights.job import InsightsOutcome

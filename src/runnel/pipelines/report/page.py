@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from runnel.pipelines.report.charts import Chart
-from runnel.pipelines.report.svg import text_of
+from runnel.visual.charts import Chart
+from runnel.visual.style import SIGNS, stylesheet
+from runnel.visual.svg import text_of, twice
 
-WIDE, HALF, NARROW = 1040.0, 496.0, 340.0
-"""Each chart is drawn for desktop and for mobile; CSS shows the one that fits."""
+WIDE, HALF = 1040.0, 496.0
 _ALLOWED = "default-src 'none'; style-src 'unsafe-inline'"
-SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "plain": "·"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +128,11 @@ def render(page: Page) -> str:
 
 @cache
 def _style() -> str:
-    return (files("runnel.pipelines.report") / "report.css").read_text("utf-8")
+    return stylesheet() + (files("runnel.pipelines.report") / "report.css").read_text("utf-8")
 
 
 def _heading(page: Page) -> str:
-    text = f'<p class="kind">{text_of(page.title)}</p><p class="sub">{text_of(page.subtitle)}</p>'
+    text = f'<p class="kind">{text_of(page.title)}</p><p class="soft">{text_of(page.subtitle)}</p>'
     return f"<header>{text}</header>"
 
 
@@ -145,12 +144,12 @@ def _status(status: Status) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    note = f'<p class="note">{text_of(figure.note)}</p>' if figure.note else ""
+    note = f'<p class="about">{text_of(figure.note)}</p>' if figure.note else ""
     spark = figure.spark and f'<div class="beside">{figure.spark}</div>'
     name, value = text_of(figure.name), text_of(figure.value)
     return (
-        f'<div class="figure {figure.level}"><p class="name">{name}</p>'
-        f'<p class="number">{value}</p>{note}{spark}</div>'
+        f'<div class="card figure {figure.level}"><p class="name">{name}</p>'
+        f'<p class="value">{value}</p>{note}{spark}</div>'
     )
 
 
@@ -165,7 +164,7 @@ def _block(block: Block) -> str:
         case Table():
             return _table(block)
         case Paragraph():
-            return f'<p class="remark {block.level}">{text_of(block.text)}</p>'
+            return f'<p class="note {block.level}">{text_of(block.text)}</p>'
         case Wide():
             return _chart(block.chart, block.caption, WIDE, "wide")
         case Half():
@@ -179,16 +178,14 @@ def _chart(chart: Chart, caption: str, width: float, layout: str) -> str:
     )
     legend = f'<p class="legend">{keys}</p>' if keys else ""
     below = f"<p>{text_of(caption)}</p>" if caption else ""
-    desk = f'<div class="desk">{chart.draw(width)}</div>'
-    hand = f'<div class="hand">{chart.draw(NARROW)}</div>'
     title = f"<figcaption><h3>{text_of(chart.title)}</h3>{below}</figcaption>"
-    return f'<figure class="{layout}">{title}{legend}{desk}{hand}</figure>'
+    return f'<figure class="card {layout}">{title}{legend}{twice(chart.draw, width)}</figure>'
 
 
 def _table(table: Table) -> str:
     title = f"<h3>{text_of(table.title)}</h3>" if table.title else ""
     if not table.rows:
-        return f'<div class="table">{title}<p class="empty">{text_of(table.empty)}</p></div>'
+        return f'<div class="card flush">{title}<p class="foot soft small">{text_of(table.empty)}</p></div>'
     numeric = [name.startswith("#") for name in table.columns]
     head = "".join(
         f"<th{_right(number)}>{text_of(name.removeprefix('#'))}</th>"
@@ -199,10 +196,10 @@ def _table(table: Table) -> str:
         for row in table.rows[: table.rows_max]
     )
     left_out = len(table.rows) - table.rows_max
-    rest = f'<p class="empty">and {left_out:,} more, in report.json</p>' if left_out > 0 else ""
+    rest = f'<p class="foot soft small">and {left_out:,} more, in report.json</p>' if left_out > 0 else ""
     kind = ' class="prose"' if table.is_prose else ""
     grid = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="table">{title}<div class="scroll">{grid}</div>{rest}</div>'
+    return f'<div class="card flush">{title}<div class="scroll">{grid}</div>{rest}</div>'
 
 
 def _cell(cell: object, is_number: bool) -> str:
@@ -220,4 +217,4 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     if not facts:
         return ""
     rows = "".join(f"<div><dt>{text_of(name)}</dt><dd>{text_of(value)}</dd></div>" for name, value in facts)
-    return f"<footer><dl>{rows}</dl></footer>"
+    return f'<footer><dl class="facts">{rows}</dl></footer>'

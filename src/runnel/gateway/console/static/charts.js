@@ -49,6 +49,7 @@
       this.plot = new uPlot({
         width: this.element.clientWidth,
         height: this.element.clientHeight,
+        padding: [8, 30, 0, 0],
         cursor: { points: { size: 6 } },
         scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 1)] } },
         axes: [{ ...axis, space: 90, values: (_plot, ticks) => ticks.map(clock) }, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => short(tick, this.unit)) }],

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runnel.pipelines.report.svg import element, label
-from runnel.pipelines.report.units import Tick
+from runnel.visual.svg import element, label
+from runnel.visual.units import Tick
 
 CHARACTER_WIDTH = 7.0
 """Approximate character width of tick labels, rounded up."""

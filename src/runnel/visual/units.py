@@ -90,13 +90,19 @@ def _round_step(rough: float) -> float:
 
 def time_ticks(low_ms: float, high_ms: float, count: int = 6) -> list[Tick]:
     """Round times within a range, in UTC."""
-    span_ms = max(1.0, high_ms - low_ms)
-    step_ms = next((step for step in _TIME_STEPS_MS if span_ms / step <= count), _TIME_STEPS_MS[-1])
-    while span_ms / step_ms > count:
-        step_ms *= 2
+    step_ms = time_step_ms(high_ms - low_ms, count)
     first = math.ceil(low_ms / step_ms)
     last = math.floor(high_ms / step_ms)
     return [Tick(index * step_ms, moment_tick(index * step_ms, step_ms)) for index in range(first, last + 1)]
+
+
+def time_step_ms(span_ms: float, count: int) -> int:
+    """The shortest round step of which at most `count` are in a span."""
+    span_ms = max(1.0, span_ms)
+    step_ms = next((step for step in _TIME_STEPS_MS if span_ms / step <= count), _TIME_STEPS_MS[-1])
+    while span_ms / step_ms > count:
+        step_ms *= 2
+    return step_ms
 
 
 def moment_tick(at_ms: float, step_ms: float) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runnel.pipelines.report.frame import CHARACTER_WIDTH, RIGHT
-from runnel.pipelines.report.svg import drawing, element, hint, label, path
-from runnel.pipelines.report.units import Unit, whole
+from runnel.visual.frame import CHARACTER_WIDTH, RIGHT
+from runnel.visual.svg import drawing, element, hint, label, path
+from runnel.visual.units import Unit, whole
 
 _ROW = 24.0
 _NAME_SHARE = 0.3

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from runnel.pipelines.report.frame import CHARACTER_WIDTH, RIGHT, Frame, axes, frame_for
-from runnel.pipelines.report.svg import drawing, element, hint, label, path
-from runnel.pipelines.report.units import Tick, Unit, moment_text, thinned, ticks, time_ticks
+from runnel.visual.frame import CHARACTER_WIDTH, RIGHT, Frame, axes, frame_for
+from runnel.visual.svg import drawing, element, hint, label, path
+from runnel.visual.units import Tick, Unit, moment_text, thinned, ticks, time_ticks
 
 SERIES_MAX = 8
 """Number of distinct colours; further series are merged into one."""
@@ -176,14 +176,13 @@ class BarChart:
         for index, (bar, name, text) in enumerate(zip(self.bars, names, texts, strict=True)):
             y = index * row + 4
             length = max(1.0, bar.value / largest * room)
-            text = bar.hint or f"{bar.name}: {text}"
             body = (
                 label(name, left - 8, y + 14, anchor="end")
                 + element(
                     "rect", x=left, y=y + 2, width=length, height=row - 8, rx=2, class_=f"bar {bar.level}"
                 )
                 + label(text, left + length + 6, y + 14, class_="value")
-                + hint(text)
+                + hint(bar.hint or f"{bar.name}: {text}")
             )
             parts.append(element("g", body))
         return drawing(width, len(self.bars) * row + 8, "".join(parts), name=self.title)

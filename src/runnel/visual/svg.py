@@ -1,7 +1,11 @@
 """SVG as text. All data is escaped here and only here."""
 
 import re
+from collections.abc import Callable
 from html import escape
+
+NARROW = 340.0
+"""The width of a drawing for a hand."""
 
 _UNSHOWN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -34,11 +38,23 @@ def hint(text: object) -> str:
     return f"<title>{text_of(text)}</title>"
 
 
-def drawing(width: float, height: float, content: str, *, name: str, class_: str = "chart") -> str:
-    """An SVG element that scales with its container."""
-    box = f"0 0 {_short(width)} {_short(height)}"
-    opening = f'<svg viewBox="{box}" class="{class_}" role="img" aria-label="{text_of(name)}"'
-    return f'{opening} style="max-width:{_short(width)}px">{content}</svg>'
+def drawing(
+    width: float, height: float, content: str, *, name: str, class_: str = "chart", role: str = "img"
+) -> str:
+    """An SVG element of this width, or of that of its container if that is narrower.
+
+    The content of an `img` is hidden from screen readers: one with links is a `group`.
+    """
+    wide, high = _short(width), _short(height)
+    return (
+        f'<svg viewBox="0 0 {wide} {high}" width="{wide}" class="{class_}" role="{role}" '
+        f'aria-label="{text_of(name)}">{content}</svg>'
+    )
+
+
+def twice(draw: Callable[[float], str], width: float) -> str:
+    """A chart drawn for a desk and for a hand: the stylesheet shows the one that fits."""
+    return f'<div class="desk">{draw(width)}</div><div class="hand">{draw(NARROW)}</div>'
 
 
 def path(points: list[tuple[float, float]]) -> str:
