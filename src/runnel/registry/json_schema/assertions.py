@@ -2,7 +2,9 @@
 
 from fractions import Fraction
 
+from runnel.registry.json_schema import json_text
 from runnel.registry.json_schema.arrays import compare_arrays
+from runnel.registry.json_schema.literals import accepts_scalar
 from runnel.registry.json_schema.objects import compare_objects
 from runnel.registry.json_schema.paths import clipped
 from runnel.registry.json_schema.proofs import Proofs
@@ -29,6 +31,8 @@ def compare_assertions(report: Report, proofs: Proofs, writer: Schema, reader: S
     admitted = proofs.types(writer)
     _compare_types(report, writer, reader, admitted)
     _compare_values(report, writer, reader, admitted)
+    if _accepts_each_value(report, writer, reader):
+        return
     shared = admitted & reader.types
     _compare_bounds(report, writer, reader, shared)
     if shared & TYPES["number"]:
@@ -44,7 +48,7 @@ def compare_assertions(report: Report, proofs: Proofs, writer: Schema, reader: S
 def _compare_types(report: Report, writer: Schema, reader: Schema, admitted: frozenset[str]) -> None:
     refused = admitted - reader.types
     if not refused:
-        if writer.types != reader.types and writer.type_names:
+        if writer.types != reader.types and writer.type_names and reader.type_names:
             kind = "SUM_TYPE_EXTENDED" if len(reader.type_names) > 1 else "TYPE_EXTENDED"
             report.add(kind, f"the reader accepts {_named(reader)}, the writer writes {_named(writer)}")
         return
@@ -57,7 +61,7 @@ def _compare_types(report: Report, writer: Schema, reader: Schema, admitted: fro
 
 def _compare_values(report: Report, writer: Schema, reader: Schema, admitted: frozenset[str]) -> None:
     if reader.values is None:
-        if writer.values is not None:
+        if writer.values is not None and reader.owner is None:
             report.add("PRODUCT_TYPE_NARROWED", "the reader does not restrict values")
         return
     keyword = "enum" if isinstance(reader.raw, dict) and "enum" in reader.raw else "const"
@@ -75,6 +79,14 @@ def _compare_values(report: Report, writer: Schema, reader: Schema, admitted: fr
         report.add(kind, f"the reader does not accept {quoted}, which the writer may write", keyword)
     elif written != reader.values:
         report.add("ENUM_ARRAY_EXTENDED", "the reader accepts further values", keyword)
+
+
+def _accepts_each_value(report: Report, writer: Schema, reader: Schema) -> bool:
+    """Whether the writer has certain scalars only, and each is valid."""
+    if writer.values is None or any(text[0] in "{[" for text in writer.values):
+        return False
+    report.budget.charge(len(writer.values))
+    return all(accepts_scalar(reader, json_text.parse(text)) for text in writer.values)
 
 
 def _compare_bounds(report: Report, writer: Schema, reader: Schema, shared: frozenset[str]) -> None:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from runnel.registry.json_schema.documents import invalid
-from runnel.registry.json_schema.json_text import Json
+from runnel.registry.json_schema.literals import literal
 from runnel.registry.json_schema.schema import Schema
+
+_REFERENCES_FOLLOWED = 16
 
 
 def link(root: Schema, schemas: list[Schema]) -> Schema:
@@ -36,14 +38,17 @@ def _resolved(schemas: list[Schema]) -> dict[Schema, Schema]:
     return found
 
 
-def _defaults(schema: Schema) -> Iterator[tuple[str, Json]]:
+def _defaults(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """The default of a property is its own, or that of what it refers to."""
     for name, child in schema.properties.items():
         holder: Schema | None = child
-        for _ in range(16):
+        for _ in range(_REFERENCES_FOLLOWED):
             if holder is None:
                 break
             if holder.annotations and "DEFAULT" in holder.annotations and isinstance(holder.raw, dict):
-                yield name, holder.raw["default"]
+                default = literal(holder.raw["default"])
+                if default is not None:
+                    yield name, default
                 break
             holder = holder.target
 

@@ -9,7 +9,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from runnel.registry.json_schema.further import compare_further
-from runnel.registry.json_schema.keywords import type_of
 from runnel.registry.json_schema.paths import clipped
 from runnel.registry.json_schema.patterns import matches
 from runnel.registry.json_schema.proofs import Proofs
@@ -25,7 +24,7 @@ def compare_objects(report: Report, proofs: Proofs, writer: Schema, reader: Sche
         yield from contents.compare_property(name)
     yield from contents.compare_patterns()
     yield from contents.compare_further()
-    _compare_required(report, proofs, writer, reader)
+    yield from _compare_required(report, writer, reader)
     _compare_dependent_required(report, writer, reader)
     yield from _compare_dependent_schemas(report, writer, reader)
     yield from _compare_names(report, writer, reader)
@@ -106,7 +105,7 @@ class _Contents:
         path = ("properties", name)
         written = self._by_writer(name)
         if not written:
-            self._property_added_to_open(name, mine)
+            yield from self._property_added_to_open(name, mine)
             return
         if not written[0].rejects_all:
             result = yield from self._valid(written, mine)
@@ -122,7 +121,7 @@ class _Contents:
         if not self._requires(name):
             reason = "the reader adds it as an optional property"
             self.report.add("OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", reason, *path)
-        elif has_default(self.proofs, self.reader, name):
+        elif (yield from _has_default(self.reader, name)):
             reason = "the reader adds it as a required property with a default"
             self.report.add("REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL", reason, *path)
         else:
@@ -131,10 +130,10 @@ class _Contents:
             )
             self.report.add("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", reason, *path)
 
-    def _property_added_to_open(self, name: str, mine: Schema) -> None:
+    def _property_added_to_open(self, name: str, mine: Schema) -> Rule:
         path = ("properties", name)
         open_writer = "the writer does not name it, but accepts any further properties"
-        filled = has_default(self.proofs, self.reader, name)
+        filled = yield from _has_default(self.reader, name)
         if self._requires(name) and not filled:
             reason = f"the reader adds it as a required property without a default; {open_writer}"
             self.report.add("REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", reason, *path)
@@ -254,17 +253,19 @@ class _Contents:
         return found
 
 
-def has_default(proofs: Proofs, schema: Schema, name: str) -> bool:
-    """Whether a property has a default, of a type that it accepts."""
-    return name in schema.defaults and type_of(schema.defaults[name]) in proofs.types(schema.properties[name])
+def _has_default(schema: Schema, name: str) -> Generator[Pair, Result, bool]:
+    """Whether a property has a default that is valid."""
+    if name not in schema.defaults or name not in schema.properties:
+        return False
+    return (yield Pair(schema.defaults[name], schema.properties[name], True)).compatible
 
 
-def _compare_required(report: Report, proofs: Proofs, writer: Schema, reader: Schema) -> None:
+def _compare_required(report: Report, writer: Schema, reader: Schema) -> Rule:
     report.budget.charge((len(writer.required) + len(reader.required)) // 4)
     for name in sorted(reader.required - writer.required):
         if name in reader.properties and name not in writer.properties:
             continue  # reported as a property that was added
-        if has_default(proofs, reader, name):
+        if (yield from _has_default(reader, name)):
             reason = "the reader requires it and has a default, the writer may omit it"
             report.add("REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED", reason, "required", name)
         else:

@@ -16,12 +16,12 @@ _SUMS: tuple[Kind, ...] = ("anyOf", "oneOf")
 
 def compare_schemas(report: Report, proofs: Proofs, writer: Schema, reader: Schema) -> Rule:
     """Compare two schemas; each part of the reader must accept all values of the writer."""
+    _compare_annotations(report, writer, reader)
     if writer is reader or reader.accepts_all() or writer.rejects_all:
         return
     if reader.rejects_all:
         report.add("TYPE_CHANGED", "the reader accepts no value")
         return
-    _compare_annotations(report, writer, reader)
     if len(reader.parts) == 1:
         yield from _RULES[reader.kind](report, proofs, writer, reader)
         return

@@ -98,8 +98,8 @@ class Schema:
     additional_keyword: str = "additionalProperties"
     unevaluated_properties: "Schema | None" = None
     required: frozenset[str] = frozenset()
-    defaults: dict[str, Json] = field(default_factory=dict)
-    """Defaults of the properties that have one."""
+    defaults: dict[str, "Schema"] = field(default_factory=dict)
+    """Defaults of the properties that have one, each as a schema of this value."""
     property_names: "Schema | None" = None
     dependent_required: dict[str, frozenset[str]] = field(default_factory=dict)
     dependent_schemas: dict[str, "Schema"] = field(default_factory=dict)
