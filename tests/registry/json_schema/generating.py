@@ -472,7 +472,8 @@ def _filled_below(value: Value, schema: Schema, document: Schema, depth: int) ->
                 target = document["definitions"][target["$ref"][-1]]
             if not isinstance(target, dict) or "default" not in target:
                 continue
-            variants = [target["default"]]
+            objects = _some([*objects, *({**one, name: target["default"]} for one in objects)])
+            continue
         objects = _some([{**one, name: variant} for one in objects for variant in variants])
     rest = schema.get("additionalProperties", True)
     for name in value:

@@ -137,28 +137,27 @@ def _compare_exclusion(
     report: Report, proofs: Proofs, writer: Schema, theirs: Branches, mine: Branches, pairs: dict[int, int]
 ) -> Rule:
     """Whether a value of a branch can become valid for a second branch of the reader's oneOf."""
-    unchanged = set()
-    if writer.kind == "oneOf":
-        # A value of another branch is not valid for this one, and still is not if this one accepts no more.
-        for row, column in pairs.items():
-            if (yield Pair(mine[column][1], theirs[row][1], True)).compatible:
-                unchanged.add(column)
     domain = proofs.types(writer)
+    rows = {column: row for row, column in pairs.items()}
     for row, column in pairs.items():
-        exact = (yield Pair(theirs[row][1], mine[column][1], True)).compatible
-        value = theirs[row][1] if exact else mine[column][1]
         for other in range(len(mine)):
             report.budget.charge()
-            if (
-                other == column
-                or (exact and other in unchanged)
-                or proofs.disjoint(value, mine[other][1], domain)
-            ):
+            if other == column or proofs.disjoint(mine[column][1], mine[other][1], domain):
                 continue
-            report.add(
-                "COMBINED_TYPE_SUBSCHEMAS_CHANGED" if writer.kind != "anyOf" else "COMBINED_TYPE_CHANGED",
-                f"values of branch {theirs[row][0]} of the writer's {writer.kind} may be valid for branches "
-                f"{mine[column][0]} and {mine[other][0]} of the reader's oneOf, which accepts values of one only; "
-                "a constant property in each branch, or anyOf, avoids that",
-            )
-            return
+            # Filled defaults would make a value of the writer another one.
+            excluded = (yield Pair(theirs[row][1], mine[column][1], True)).compatible
+            if excluded and not proofs.disjoint(theirs[row][1], mine[other][1], domain):
+                # What is not valid for the writer's branch still is not if the reader's accepts no more.
+                former = theirs[rows[other]][1] if writer.kind == "oneOf" and other in rows else None
+                excluded = former is not None and (yield Pair(mine[other][1], former, True)).compatible
+            if not excluded:
+                kind = (
+                    "COMBINED_TYPE_CHANGED" if writer.kind == "anyOf" else "COMBINED_TYPE_SUBSCHEMAS_CHANGED"
+                )
+                report.add(
+                    kind,
+                    f"values of branch {theirs[row][0]} of the writer's {writer.kind} may be valid for branches "
+                    f"{mine[column][0]} and {mine[other][0]} of the reader's oneOf, which accepts values of one "
+                    "only; a constant property in each branch, or anyOf, avoids that",
+                )
+                return

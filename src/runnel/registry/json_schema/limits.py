@@ -21,7 +21,7 @@ SUBSCHEMAS_MAX = 20_000
 as those of FHIR, have some ten thousand."""
 
 STEPS_MAX = 200_000
-"""Steps of one comparison, of a few microseconds each: about a second. Two schemas of the largest size that differ
+"""Steps of one comparison, of a few microseconds each: a second or two. Two schemas of the largest size that differ
 little take fewer; combined schemas with hundreds of branches that all differ take more, and are refused."""
 
 DIFFERENCES_MAX = 50

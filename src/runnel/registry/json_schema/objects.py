@@ -15,6 +15,9 @@ from runnel.registry.json_schema.proofs import Proofs
 from runnel.registry.json_schema.report import Pair, Report, Result, Rule
 from runnel.registry.json_schema.schema import ANYTHING, Draft, Schema
 
+_STEPS_PER_MATCH = 4
+"""Trying a pattern takes as long as some steps, as it may have to be compiled."""
+
 
 def compare_objects(report: Report, proofs: Proofs, writer: Schema, reader: Schema) -> Rule:
     """Compare what two schemas demand of an object, except its number of properties."""
@@ -244,7 +247,7 @@ class _Contents:
         return self.writer.additional_properties or ANYTHING
 
     def _matching(self, schema: Schema, name: str, uncertain: bool) -> dict[str, Schema]:
-        self.report.budget.charge(len(schema.pattern_properties))
+        self.report.budget.charge(_STEPS_PER_MATCH * len(schema.pattern_properties))
         found = {}
         for pattern, child in schema.pattern_properties.items():
             matched = matches(pattern, name)

@@ -103,17 +103,23 @@ class Report:
 
     def nest(self, result: Result, *path: str) -> None:
         """Adopt the differences of a pair that is at `path` in this one."""
-        self.budget.charge(len(result.breaking) + len(result.harmless))
-        for difference in (*result.breaking, *result.harmless):
-            self._append(Difference(difference.kind, _routed(path, difference.route), difference.reason))
+        for differences in (result.breaking, result.harmless):
+            for difference in differences:
+                nested = Difference(difference.kind, _routed(path, difference.route), difference.reason)
+                self.budget.charge()
+                if not self._append(nested):
+                    break
 
     def result(self) -> Result:
         return Result(tuple(self._breaking), tuple(self._harmless))
 
-    def _append(self, difference: Difference) -> None:
+    def _append(self, difference: Difference) -> bool:
+        """Whether there was room for it."""
         target = self._harmless if difference.kind in self._accepted else self._breaking
-        if len(target) < limits.DIFFERENCES_MAX:
-            target.append(difference)
+        if len(target) >= limits.DIFFERENCES_MAX:
+            return False
+        target.append(difference)
+        return True
 
 
 def _routed(path: tuple[str, ...], rest: Path) -> Path:

@@ -171,18 +171,16 @@ def _accepting_branch(
 ) -> Generator[Pair, Result, Result | None]:
     """The result of a branch that accepts all values of the writer; for oneOf, the only one that may."""
     branches = reader.combination()
-    for branch in branches:
+    for index, branch in enumerate(branches):
         result = yield report.pair(writer, branch)
         if not result.compatible:
             continue
-        if reader.kind == "anyOf":
+        others = branches[:index] + branches[index + 1 :]
+        if reader.kind == "anyOf" or all(proofs.disjoint(branch, other) for other in others):
             return result
+        # Filled defaults would make a value of the writer another one.
         exact = (yield Pair(writer, branch, True)).compatible
-        value = writer if exact else branch
-        others = [other for other in branches if other is not branch]
-        if len(others) == len(branches) - 1 and all(
-            proofs.disjoint(value, other, proofs.types(writer)) for other in others
-        ):
+        if exact and all(proofs.disjoint(writer, other) for other in others):
             return result
     return None
 
