@@ -433,7 +433,8 @@ FILLED_MAX = 24
 
 
 def filled(value: Value, schema: Schema, document: Schema, depth: int = 6) -> list[Value]:
-    """A value as readers may see it, which fill in the defaults of properties; the value itself comes first."""
+    """A value as readers may see it, which fill in the defaults of properties; the value itself comes
+    first."""
     if isinstance(schema, bool) or depth == 0:
         return [value]
     found = [value]

@@ -6,16 +6,14 @@ import pytest
 
 from runnel.registry.format import Incompatibility, ReferencedSchema
 from runnel.registry.json_schema import FORMAT, Policy, differences, kinds
-from tests.registry.json_schema.cases import (
-    CASES,
-    INTEGER,
-    NUMBER,
-    STRING,
-    Case,
-    modern,
-    properties,
-    variant,
-)
+from tests.registry.json_schema.array_cases import ARRAYS
+from tests.registry.json_schema.case import INTEGER, NUMBER, STRING, Case, modern, properties, variant
+from tests.registry.json_schema.combined_cases import COMBINED
+from tests.registry.json_schema.object_cases import OBJECTS
+from tests.registry.json_schema.reference_cases import REFERENCES
+from tests.registry.json_schema.scalar_cases import SCALARS
+
+CASES = [*SCALARS, *OBJECTS, *ARRAYS, *COMBINED, *REFERENCES]
 
 
 def parsed(schema, *references):
@@ -85,8 +83,8 @@ MESSAGES = [
         Incompatibility(
             "OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL",
             "/properties/b~1c",
-            'Property "b/c": the reader adds it as an optional property; the writer does not name it, but accepts any '
-            "further properties, with other values.",
+            'Property "b/c": the reader adds it as an optional property; the writer does not name it, but '
+            "accepts any further properties, with other values.",
         ),
     ),
     (
@@ -104,8 +102,8 @@ MESSAGES = [
         Incompatibility(
             "COMBINED_TYPE_SUBSCHEMAS_CHANGED",
             "/",
-            "The schema: no branch of the reader matches branch 1 of the writer's anyOf; in branch 1, /: the reader "
-            "accepts integer, the writer may write null.",
+            "The schema: no branch of the reader matches branch 1 of the writer's anyOf; in branch 1, /: the "
+            "reader accepts integer, the writer may write null.",
         ),
     ),
     (
@@ -114,8 +112,8 @@ MESSAGES = [
         Incompatibility(
             "COMBINED_TYPE_SUBSCHEMAS_CHANGED",
             "/",
-            "The schema: no branch of the reader matches branch 0 of the writer's allOf; in branch 0, /maxLength: the "
-            "reader's maxLength is 2, the writer has none.",
+            "The schema: no branch of the reader matches branch 0 of the writer's allOf; in branch 0, "
+            "/maxLength: the reader's maxLength is 2, the writer has none.",
         ),
     ),
 ]

@@ -6,7 +6,7 @@ import pytest
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.json_schema import FORMAT, TooCostly, differences, limits
-from tests.registry.json_schema.cases import INTEGER, NUMBER, STRING, properties, variant
+from tests.registry.json_schema.case import INTEGER, NUMBER, STRING, properties, variant
 
 
 def parsed(schema):

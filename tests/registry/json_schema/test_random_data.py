@@ -1,4 +1,5 @@
-"""If a change is compatible, data of the writer's schema is valid for the reader's, says the jsonschema package."""
+"""If a change is compatible, data of the writer's schema is valid for the reader's, says the jsonschema
+package."""
 
 import json
 from random import Random

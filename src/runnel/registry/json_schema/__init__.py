@@ -1,7 +1,8 @@
 """JSON Schema, Draft-04 to 2020-12: parsing, text forms, compatibility as Confluent's registry names it.
 
-`FORMAT.parse` turns a text into a `JsonSchema` (parser.py, with keywords.py, documents.py and linking.py, into
-schema.py). `differences` compares two (comparison.py, by the rules in rules.py and the modules it names).
+`FORMAT.parse` turns a text into a `JsonSchema` (parser.py, with keywords.py, documents.py and linking.py,
+into schema.py). `differences` compares two (comparison.py, by the rules in rules.py and the modules it
+names).
 """
 
 from collections.abc import Sequence

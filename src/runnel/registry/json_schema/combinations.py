@@ -1,8 +1,8 @@
 """Rules for allOf, anyOf and oneOf on both sides: branches are paired by a maximum matching.
 
-A sum (anyOf, oneOf) may grow, a product (allOf) may shrink, and anything may become an anyOf. A oneOf demands more:
-a value of one branch must not become valid for a second one. Branches that exclude each other, and branches that
-accept what they accepted before, prove that.
+A sum (anyOf, oneOf) may grow, a product (allOf) may shrink, and anything may become an anyOf. A oneOf
+demands more: a value of one branch must not become valid for a second one. Branches that exclude each
+other, and branches that accept what they accepted before, prove that.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ def compare_combinations(report: Report, proofs: Proofs, writer: Schema, reader:
 
 
 def _distinct(report: Report, schema: Schema) -> Branches:
-    """The branches with their positions; a repeated one counts once, except in a oneOf, which it makes false."""
+    """The branches with their positions. A repeated one counts once, but makes a oneOf false."""
     branches = list(enumerate(schema.combination()))
     report.budget.charge(len(branches))
     if schema.kind == "oneOf" or len(branches) == 1:
@@ -77,8 +77,8 @@ def _maximum_matching(
 ) -> Generator[Pair, Result, tuple[dict[int, int], dict[tuple[int, int], Result]]]:
     """As many compatible pairs of branches as possible, none used twice, by augmenting paths.
 
-    Branches are compared only when a path needs them, those at the same position first: where little changed, each
-    branch is compared with one other.
+    Branches are compared only when a path needs them, those at the same position first: where little
+    changed, each branch is compared with one other.
     """
     positions = {branch.location: column for column, (_, branch) in enumerate(mine)}
     results: dict[tuple[int, int], Result] = {}
@@ -151,13 +151,15 @@ def _compare_exclusion(
                 former = theirs[rows[other]][1] if writer.kind == "oneOf" and other in rows else None
                 excluded = former is not None and (yield Pair(mine[other][1], former, True)).compatible
             if not excluded:
-                kind = (
-                    "COMBINED_TYPE_CHANGED" if writer.kind == "anyOf" else "COMBINED_TYPE_SUBSCHEMAS_CHANGED"
-                )
-                report.add(
-                    kind,
-                    f"values of branch {theirs[row][0]} of the writer's {writer.kind} may be valid for branches "
-                    f"{mine[column][0]} and {mine[other][0]} of the reader's oneOf, which accepts values of one "
-                    "only; a constant property in each branch, or anyOf, avoids that",
-                )
+                change = "TYPE_CHANGED" if writer.kind == "anyOf" else "TYPE_SUBSCHEMAS_CHANGED"
+                reason = _overlap(writer, theirs[row][0], mine[column][0], mine[other][0])
+                report.add(f"COMBINED_{change}", reason)
                 return
+
+
+def _overlap(writer: Schema, branch: int, one: int, other: int) -> str:
+    return (
+        f"values of branch {branch} of the writer's {writer.kind} may be valid for branches {one} and "
+        f"{other} of the reader's oneOf, which accepts those of one branch only; a constant property in each branch, "
+        "or anyOf, avoids that"
+    )

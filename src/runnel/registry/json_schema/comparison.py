@@ -1,10 +1,10 @@
 """Compares two schemas: pairs of subschemas are questions, answered once each, within a budget of steps.
 
 Rules are generators that yield the pairs they depend on, so that the depth of schemas does not meet the
-interpreter's limit of recursion, and every question passes one place. Recursive schemas lead back to a pair that is
-not answered yet: it is assumed to be compatible. If it turns out not to be, answers that rest on the assumption are
-dropped and found again. That ends, as each round adds an incompatible pair; values are finite, so assuming
-compatibility until it is refuted is right.
+interpreter's limit of recursion, and every question passes one place. Recursive schemas lead back to a pair
+that is not answered yet: it is assumed to be compatible. If it turns out not to be, answers that rest on
+the assumption are dropped and found again. That ends, as each round adds an incompatible pair; values are
+finite, so assuming compatibility until it is refuted is right.
 """
 
 from collections.abc import Generator

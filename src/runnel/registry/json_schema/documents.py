@@ -74,7 +74,7 @@ class Documents:
         if resource is None:
             raise invalid(
                 location,
-                f'"{clipped(reference)}" is neither in the schema nor among its references, and is not fetched.',
+                f'"{clipped(reference)}" is not in the schema or its references, and is not fetched.',
             )
         target = _within(resource, unquote(fragment))
         if target is None:

@@ -10,7 +10,7 @@ from runnel.registry.format import InvalidSchema
 from runnel.registry.json_schema import limits
 
 Number: TypeAlias = int | Decimal
-Json: TypeAlias = None | bool | Number | str | Sequence["Json"] | Mapping[str, "Json"]
+Json: TypeAlias = bool | Number | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 _EXACT = Context(prec=limits.NUMBER_CHARACTERS_MAX + 2 * limits.NUMBER_EXPONENT_MAX)
 _STRING_OR_BLANKS = re.compile(r'("(?:[^"\\]++|\\.)*+")|[ \t\r\n]++')
@@ -101,7 +101,7 @@ def _integer(literal: str) -> int:
 def _check_digits(literal: str) -> None:
     if len(literal) > limits.NUMBER_CHARACTERS_MAX:
         raise InvalidSchema(
-            f"The number {literal[:20]}… has {len(literal)} characters, at most {limits.NUMBER_CHARACTERS_MAX}."
+            f"The number {literal[:9]}… has {len(literal)} digits, at most {limits.NUMBER_CHARACTERS_MAX}."
         )
 
 

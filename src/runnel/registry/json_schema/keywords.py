@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from runnel.registry.format import InvalidSchema
+from runnel.registry.json_schema import limits
 from runnel.registry.json_schema.documents import invalid
 from runnel.registry.json_schema.json_text import Json, Number, canonical
 from runnel.registry.json_schema.schema import TYPES
@@ -41,6 +43,12 @@ class Keywords:
             return None
         if not isinstance(value, str):
             raise self.invalid(key, f"{key} must be a string.")
+        return value
+
+    def uri(self, key: str) -> str | None:
+        value = self.text(key)
+        if value is not None:
+            check_uri(value, key)
         return value
 
     def flag(self, key: str) -> bool:
@@ -96,6 +104,12 @@ class Keywords:
     def invalid(self, *path_and_problem: str) -> Exception:
         *path, problem = path_and_problem
         return invalid((*self.location, *path), problem)
+
+
+def check_uri(uri: str, what: str) -> None:
+    """Raises InvalidSchema if a URI is too long to be joined with others."""
+    if len(uri) > limits.URI_CHARACTERS_MAX:
+        raise InvalidSchema(f"{what} has {len(uri)} characters, at most {limits.URI_CHARACTERS_MAX}.")
 
 
 def type_of(value: Json) -> str:

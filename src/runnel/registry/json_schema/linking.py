@@ -1,4 +1,4 @@
-"""What follows once all schemas are built: references are resolved, loops refused, schemas divided into parts."""
+"""What follows once all schemas are built: resolving references, refusing loops, dividing into parts."""
 
 from collections.abc import Iterator
 

@@ -1,17 +1,19 @@
 """Rules for objects: properties by the content model, requirements, dependencies.
 
-A property that a schema does not name is subject to its patterns, else to its additional properties. An object
-without either is *open*: its writer may have written anything there, so that a reader that adds a property may find
-it with another type. A *closed* object has no further properties, a *partially open* one those that match.
+A property that a schema does not name is subject to its patterns, else to its additional properties. An
+object without either is *open*: its writer may have written anything there, so that a reader that adds a
+property may find it with another type. A *closed* object has no further properties, a *partially open* one
+those that match.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runnel.registry.json_schema.further import compare_further
 from runnel.registry.json_schema.paths import clipped
 from runnel.registry.json_schema.patterns import matches
-from runnel.registry.json_schema.proofs import Proofs
+from runnel.registry.json_schema.proofs import Evaluated, Proofs
 from runnel.registry.json_schema.report import Pair, Report, Result, Rule
 from runnel.registry.json_schema.schema import ANYTHING, Draft, Schema
 
@@ -55,13 +57,14 @@ class _Contents:
 
     def _compare_matched(self, name: str, theirs: Schema | None) -> Rule:
         """The reader's patterns that match a property which it also names."""
-        for pattern, mine in self._matching(self.reader, name, uncertain=True).items():
+        matched = self._matched(self.reader, name)
+        for pattern, mine in (matched.certain | matched.uncertain).items():
             if pattern in self.writer.pattern_properties:
                 continue  # the two patterns are compared
             if theirs is None:
                 candidates = self._by_writer(name) or [ANYTHING]
             else:
-                candidates = [theirs, *self._matching(self.writer, name, uncertain=False).values()]
+                candidates = [theirs, *self._matched(self.writer, name).certain.values()]
             result = yield from self._valid(candidates, mine)
             if not result.compatible:
                 self.report.nest(result, "properties", name)
@@ -72,7 +75,7 @@ class _Contents:
         if not demands:
             reason = "the reader does not name it, and accepts any further properties"
             self.report.add("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL", reason, *path)
-        candidates = [theirs, *self._matching(self.writer, name, uncertain=False).values()] if demands else []
+        candidates = [theirs, *self._matched(self.writer, name).certain.values()] if demands else []
         for mine in demands:
             result = yield from self._valid(candidates, mine)
             if mine.rejects_all and theirs.rejects_all:
@@ -86,15 +89,13 @@ class _Contents:
                 reason = "the reader does not name it, and accepts it as a further property"
             else:
                 kind = "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
-                reason = (
-                    "the reader does not name it, and does not accept all its values as a further property"
-                )
+                reason = "the reader does not name it, and does not accept all its values all the same"
             if not mine.rejects_all:
                 self.report.nest(result, *path)
             self.report.add(kind, reason, *path)
 
     def _valid(self, candidates: list[Schema], mine: Schema) -> Generator[Pair, Result, Result]:
-        """The result of the first schema of the writer that satisfies one of the reader, else of the first."""
+        """The result of the first candidate that is valid for the reader, else of the first."""
         first = None
         for theirs in candidates:
             result = yield self.report.pair(theirs, mine)
@@ -117,9 +118,7 @@ class _Contents:
                 reason = "the writer does not name it, and what it may write there is valid"
                 self.report.add("PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", reason, *path)
             else:
-                reason = (
-                    "the writer does not name it, and may write further properties that are not valid there"
-                )
+                reason = "the writer does not name it, and may write a further property that is not valid"
                 self.report.add("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", reason, *path)
         if not self._requires(name):
             reason = "the reader adds it as an optional property"
@@ -128,9 +127,7 @@ class _Contents:
             reason = "the reader adds it as a required property with a default"
             self.report.add("REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL", reason, *path)
         else:
-            reason = (
-                "the reader adds it as a required property without a default, which the writer does not write"
-            )
+            reason = "the reader adds it as a required property without a default, the writer may omit it"
             self.report.add("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", reason, *path)
 
     def _property_added_to_open(self, name: str, mine: Schema) -> Rule:
@@ -155,13 +152,13 @@ class _Contents:
 
     def compare_patterns(self) -> Rule:
         """Names that neither schema has in `properties`, and that match a pattern of one."""
+        rest = self._writer_rest()
         for pattern, mine in self.reader.pattern_properties.items():
             path = ("patternProperties", pattern)
             same = self.writer.pattern_properties.get(pattern)
             if same is not None:
                 self.report.nest((yield self.report.pair(same, mine)), *path)
                 continue
-            rest = self._writer_rest()
             if rest.accepts_all():
                 if not mine.accepts_all():
                     reason = "the reader restricts names that match it, the writer accepts anything there"
@@ -206,59 +203,67 @@ class _Contents:
 
     def _by_reader(self, name: str) -> list[Schema]:
         """What the reader demands of a property that it does not name; empty if it accepts anything."""
-        matching = self._matching(self.reader, name, uncertain=True)
-        certain = self._matching(self.reader, name, uncertain=False)
+        matched = self._matched(self.reader, name)
         rest = self.reader.additional_properties or ANYTHING
-        if not certain and not rest.accepts_all():
-            return [*matching.values(), rest]
-        return list(matching.values())
+        demands = [*matched.certain.values(), *matched.uncertain.values()]
+        return demands if matched.certain or rest.accepts_all() else [*demands, rest]
 
     def _by_writer(self, name: str) -> list[Schema]:
-        """What each value of a property that the writer does not name satisfies; empty if it may be anything."""
-        certain = self._matching(self.writer, name, uncertain=False)
-        if certain:
-            return list(certain.values())
-        if self._matching(self.writer, name, uncertain=True):
-            return []
+        """What values of a property that the writer does not name satisfy; empty if they may be anything."""
+        matched = self._matched(self.writer, name)
+        if matched.certain or matched.uncertain:
+            return list(matched.certain.values())
         rest = self.writer.additional_properties or ANYTHING
-        owner = self.writer.owner
-        if (
-            self.writer.additional_properties is None
-            and owner is not None
-            and owner.unevaluated_properties is not None
-        ):
-            evaluated = self.proofs.evaluated(owner, certain=False)
+        unevaluated = self._unevaluated()
+        if unevaluated is not None:
+            schema, evaluated = unevaluated
             if name not in evaluated.names and not evaluated.patterns and not evaluated.everything:
-                rest = owner.unevaluated_properties
+                rest = schema
         return [] if rest.accepts_all() else [rest]
 
     def _writer_rest(self) -> Schema:
         """What applies to properties that the writer neither names nor has a pattern for."""
-        owner = self.writer.owner
-        if self.writer.additional_properties is None and owner is not None:
-            evaluated = self.proofs.evaluated(owner, certain=False)
+        unevaluated = self._unevaluated()
+        if unevaluated is not None:
+            schema, evaluated = unevaluated
             named = evaluated.names <= self.writer.properties.keys()
-            if (
-                named
-                and not evaluated.everything
-                and evaluated.patterns <= self.writer.pattern_properties.keys()
-            ):
-                return owner.unevaluated_properties or ANYTHING
+            matched = evaluated.patterns <= self.writer.pattern_properties.keys()
+            if named and matched and not evaluated.everything:
+                return schema
         return self.writer.additional_properties or ANYTHING
 
-    def _matching(self, schema: Schema, name: str, uncertain: bool) -> dict[str, Schema]:
+    def _unevaluated(self) -> tuple[Schema, Evaluated] | None:
+        """What the writer demands of unevaluated properties, and which ones it may evaluate."""
+        owner = self.writer.owner
+        if owner is None or owner.unevaluated_properties is None:
+            return None
+        return owner.unevaluated_properties, self.proofs.evaluated(owner, certain=False)
+
+    def _matched(self, schema: Schema, name: str) -> "_Matched":
         self.report.budget.charge(_STEPS_PER_MATCH * len(schema.pattern_properties))
-        found = {}
+        found = _Matched({}, {})
         for pattern, child in schema.pattern_properties.items():
             matched = matches(pattern, name)
-            if matched or (matched is None and uncertain):
-                found[pattern] = child
+            if matched is not False:
+                (found.uncertain if matched is None else found.certain)[pattern] = child
         return found
 
 
+class _Matched(NamedTuple):
+    """The patterns that match a name, and those of which that is not known."""
+
+    certain: dict[str, Schema]
+    uncertain: dict[str, Schema]
+
+
 def _has_default(schema: Schema, name: str) -> Generator[Pair, Result, bool]:
-    """Whether a property has a default that is valid."""
+    """Whether a property has a default that is valid, and that makes nothing else invalid."""
     if name not in schema.defaults or name not in schema.properties:
+        return False
+    limited = "maxProperties" in schema.bounds or schema.property_names is not None
+    consequential = name in schema.dependent_required or name in schema.dependent_schemas
+    beside = {part.kind for part in schema.owner.parts} if schema.owner is not None else set()
+    if limited or consequential or beside & {"oneOf", "not", "if"}:
         return False
     return (yield Pair(schema.defaults[name], schema.properties[name], True)).compatible
 
@@ -299,9 +304,8 @@ def _compare_dependent_required(report: Report, writer: Schema, reader: Schema) 
         elif theirs is None:
             report.add("DEPENDENCY_ARRAY_ADDED", reason, *path)
         else:
-            report.add(
-                "DEPENDENCY_ARRAY_EXTENDED" if mine > theirs else "DEPENDENCY_ARRAY_CHANGED", reason, *path
-            )
+            kind = "DEPENDENCY_ARRAY_EXTENDED" if mine > theirs else "DEPENDENCY_ARRAY_CHANGED"
+            report.add(kind, reason, *path)
 
 
 def _compare_dependent_schemas(report: Report, writer: Schema, reader: Schema) -> Rule:

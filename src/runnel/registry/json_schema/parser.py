@@ -7,7 +7,7 @@ from runnel.registry.format import InvalidSchema, ReferencedSchema
 from runnel.registry.json_schema import json_text, limits
 from runnel.registry.json_schema.documents import Documents, Resource, draft_of, invalid
 from runnel.registry.json_schema.json_text import Json, canonical
-from runnel.registry.json_schema.keywords import Keywords, type_of
+from runnel.registry.json_schema.keywords import Keywords, check_uri, type_of
 from runnel.registry.json_schema.linking import link
 from runnel.registry.json_schema.schema import COMBINATIONS, TYPES, Conditional, Draft, Schema
 
@@ -49,6 +49,7 @@ class _Parser:
         return link(schema, self._schemas)
 
     def _referenced(self, reference: ReferencedSchema, root: Resource) -> Resource:
+        check_uri(reference.name, "The name of a reference")
         try:
             value = json_text.parse(reference.text)
             canonical(value)
@@ -97,7 +98,7 @@ class _Parser:
 
     def _identified(self, schema: Schema, keywords: Keywords, resource: Resource) -> Resource:
         """The resource that a schema is part of; its own if it has an id."""
-        uri, fragment = urldefrag(keywords.text(_id_keyword(resource.draft)) or "")
+        uri, fragment = urldefrag(keywords.uri(_id_keyword(resource.draft)) or "")
         if uri and schema.raw is not resource.root:
             draft = draft_of(schema.raw, resource.draft)
             resource = Resource(urljoin(resource.uri, uri), schema.raw, schema.location, draft)
@@ -105,13 +106,13 @@ class _Parser:
             self._documents.add(resource)
         anchors: list[str | None] = [fragment] if fragment and resource.draft <= Draft.DRAFT_07 else []
         if resource.draft >= Draft.DRAFT_2019_09:
-            anchors += [keywords.text("$anchor"), *self._dynamic_anchors(keywords, resource)]
+            anchors += [keywords.uri("$anchor"), *self._dynamic_anchors(keywords, resource)]
         for anchor in filter(None, anchors):
             resource.anchors.setdefault(anchor, (schema.raw, schema.location))
         return resource
 
     def _dynamic_anchors(self, keywords: Keywords, resource: Resource) -> list[str | None]:
-        dynamic = keywords.text("$dynamicAnchor") if resource.draft >= Draft.DRAFT_2020_12 else None
+        dynamic = keywords.uri("$dynamicAnchor") if resource.draft >= Draft.DRAFT_2020_12 else None
         recursive = resource.draft == Draft.DRAFT_2019_09 and keywords.flag("$recursiveAnchor")
         for name in (dynamic, "$recursiveAnchor" if recursive else None):
             if name is not None and self._dynamic.setdefault(name, resource) is not resource:
@@ -122,11 +123,11 @@ class _Parser:
 
     def _refer(self, schema: Schema, keywords: Keywords, resource: Resource) -> None:
         """Dynamic references are those of one schema, as dynamic anchors are unique."""
-        found = [keywords.text("$ref")]
+        found = [keywords.uri("$ref")]
         if resource.draft == Draft.DRAFT_2019_09:
-            found.append(keywords.text("$recursiveRef"))
+            found.append(keywords.uri("$recursiveRef"))
         if resource.draft >= Draft.DRAFT_2020_12:
-            found.append(keywords.text("$dynamicRef"))
+            found.append(keywords.uri("$dynamicRef"))
         references = [reference for reference in found if reference is not None]
         if len(references) > 1:
             raise keywords.invalid("A schema with two references is not supported: use allOf.")
@@ -215,7 +216,10 @@ def _id_keyword(draft: Draft) -> str:
 
 def _own_uri(value: Json, draft: Draft) -> str:
     uri = value.get(_id_keyword(draft)) if isinstance(value, Mapping) else None
-    return urldefrag(uri).url if isinstance(uri, str) else ""
+    if not isinstance(uri, str):
+        return ""
+    check_uri(uri, "An id")
+    return urldefrag(uri).url
 
 
 def _read_values(schema: Schema, keywords: Keywords) -> None:
@@ -228,9 +232,10 @@ def _read_values(schema: Schema, keywords: Keywords) -> None:
     if "const" in keywords and schema.draft >= Draft.DRAFT_06:
         allowed.append([keywords.raw["const"]])
     for values in allowed:
-        texts = frozenset(canonical(value) for value in values)
+        possible = [value for value in values if type_of(value) in schema.types]
+        texts = frozenset(canonical(value) for value in possible)
         schema.values = texts if schema.values is None else schema.values & texts
-        schema.values_types &= frozenset(type_of(value) for value in values)
+        schema.values_types &= frozenset(type_of(value) for value in possible)
 
 
 def _read_bounds(schema: Schema, keywords: Keywords) -> None:

@@ -1,4 +1,4 @@
-"""Regular expressions of schemas, tried on the names of properties."""
+"""Regular expressions of schemas."""
 
 from functools import lru_cache
 from typing import Any
@@ -9,10 +9,10 @@ _PATTERN_BYTES_MAX = 1024 * 1024
 _PATTERNS_MAX = 500
 
 
-def matches(pattern: str, name: str) -> bool | None:
-    """Whether a name contains a match; None if RE2, whose time does not explode, lacks what the pattern uses."""
+def matches(pattern: str, text: str) -> bool | None:
+    """Whether a text contains a match; None if RE2, which matches in linear time, lacks what it uses."""
     compiled = _compiled(pattern)
-    return None if compiled is None else compiled.search(name) is not None
+    return None if compiled is None else compiled.search(text) is not None
 
 
 @lru_cache(maxsize=_PATTERNS_MAX)

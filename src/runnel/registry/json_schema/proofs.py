@@ -1,7 +1,7 @@
-"""What can be proved of schemas without comparing them: the types of values, exclusion, evaluated properties.
+"""What can be proved of schemas without comparing them: types, exclusion, evaluated properties.
 
-Each answer errs on the safe side: types are those that may occur, and schemas exclude each other only if that is
-certain.
+Each answer errs on the safe side: types are those that may occur, and schemas exclude each other only if
+that is certain.
 """
 
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ Path: TypeAlias = tuple[str, "Path | None"] | None
 
 
 class Pair(NamedTuple):
-    """The question whether all data of a writer is valid for a reader; `exact`: without filling in defaults."""
+    """The question whether a reader accepts all data of a writer; `exact`: without filling in defaults."""
 
     writer: Schema
     reader: Schema
@@ -79,9 +79,8 @@ class Budget:
     def charge(self, steps: int = 1) -> None:
         self.steps += steps
         if self.steps > self._steps_max:
-            raise TooCostly(
-                f"Comparing the schemas takes more than {self._steps_max} steps: simplify oneOf, anyOf or allOf."
-            )
+            advice = "simplify oneOf, anyOf or allOf"
+            raise TooCostly(f"Comparing the schemas takes more than {self._steps_max} steps: {advice}.")
 
 
 class Report:

@@ -1,9 +1,9 @@
 """A schema in one vocabulary, that of 2020-12, whichever draft it was written in.
 
-A schema is a conjunction. `parts` divides it into schemas of one kind each: its own assertions (`base`), each
-combination (`allOf`, `anyOf`, `oneOf`), `not`, `if`, what it refers to, and what its unevaluated keywords demand of
-the rest. Data of a writer is valid for a reader if it is valid for each part of the reader; to show that, one part
-of the writer suffices.
+A schema is a conjunction. `parts` divides it into schemas of one kind each: its own assertions (`base`),
+each combination (`allOf`, `anyOf`, `oneOf`), `not`, `if`, what it refers to, and what its unevaluated
+keywords demand of the rest. Data of a writer is valid for a reader if it is valid for each part of the
+reader; to show that, one part of the writer suffices.
 """
 
 from collections.abc import Callable, Iterator
