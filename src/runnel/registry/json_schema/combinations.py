@@ -160,6 +160,6 @@ def _compare_exclusion(
 def _overlap(writer: Schema, branch: int, one: int, other: int) -> str:
     return (
         f"values of branch {branch} of the writer's {writer.kind} may be valid for branches {one} and "
-        f"{other} of the reader's oneOf, which accepts those of one branch only; a constant property in each branch, "
-        "or anyOf, avoids that"
+        f"{other} of the reader's oneOf, which accepts those of one branch only; a constant property in each "
+        "branch, or anyOf, avoids that"
     )
