@@ -1,0 +1,276 @@
+"""Changes of objects: content models, requirements, dependencies."""
+
+from tests.registry.json_schema.case import INTEGER, NULL, NUMBER, STRING, Case, modern, properties
+
+OBJECTS = [
+    Case(
+        "an optional property added to an open object",
+        properties(a=STRING),
+        properties(a=STRING, b=STRING),
+        ("OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "an optional property added to a closed object",
+        properties(True, a=STRING),
+        properties(True, a=STRING, b=STRING),
+        (),
+        ("OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property of any value added to an open object",
+        properties(),
+        properties(b=True),
+        (),
+        ("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a required property of any value added to an open object",
+        properties(),
+        properties(required=("b",), b=True),
+        ("REQUIRED_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a required property added to a closed object",
+        properties(True),
+        properties(True, required=("b",), b=STRING),
+        ("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a required property with a default added to a closed object",
+        properties(True),
+        properties(True, required=("b",), b={**STRING, "default": ""}),
+        (),
+        ("REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a required property with a default of another type",
+        properties(True),
+        properties(True, required=("b",), b={**STRING, "default": 0}),
+        ("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a required property with a default added to an open object",
+        properties(),
+        properties(required=("b",), b={**STRING, "default": ""}),
+        ("REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property removed, the reader open",
+        properties(a=STRING, b=STRING),
+        properties(a=STRING),
+        (),
+        ("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property removed, the reader closed",
+        properties(True, a=STRING, b=STRING),
+        properties(True, a=STRING),
+        ("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property that was never there removed, the reader closed",
+        properties(True, b=False),
+        properties(True),
+        (),
+        ("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property added where the writer's further ones are valid",
+        {**properties(), "additionalProperties": INTEGER},
+        {**properties(b=NUMBER), "additionalProperties": INTEGER},
+        (),
+        (
+            "TYPE_EXTENDED /properties/b",
+            "PROPERTY_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/b",
+            "OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",
+        ),
+    ),
+    Case(
+        "a property added where the writer's further ones are not valid",
+        {**properties(), "additionalProperties": STRING},
+        {**properties(b=NUMBER), "additionalProperties": STRING},
+        (
+            "TYPE_CHANGED /properties/b",
+            "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/b",
+        ),
+        ("OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property removed that the reader accepts as a further one",
+        properties(True, b=STRING),
+        {**properties(), "additionalProperties": STRING},
+        (),
+        (
+            "PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/b",
+            "ADDITIONAL_PROPERTIES_ADDED /additionalProperties",
+        ),
+    ),
+    Case(
+        "a property removed that matches a pattern of another type",
+        properties(True, n_b=STRING),
+        {**properties(True), "patternProperties": {"^n_": NUMBER}},
+        (
+            "TYPE_CHANGED /properties/n_b",
+            "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/n_b",
+        ),
+    ),
+    Case(
+        "a second pattern that a removed property matches",
+        properties(True, n_b=STRING),
+        {**properties(True), "patternProperties": {"^n_": STRING, "b$": NUMBER}},
+        (
+            "TYPE_CHANGED /properties/n_b",
+            "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/n_b",
+        ),
+        ("PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/n_b",),
+    ),
+    Case(
+        "a pattern added that a named property matches",
+        properties(True, a=STRING),
+        {**properties(True, a=STRING), "patternProperties": {"^a": NUMBER}},
+        ("TYPE_CHANGED /properties/a",),
+    ),
+    Case(
+        "a pattern added to an open object",
+        properties(),
+        {**properties(), "patternProperties": {"^a": NUMBER}},
+        ("OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL /patternProperties/^a",),
+    ),
+    Case(
+        "a pattern added whose names the writer's pattern may share",
+        {**properties(True), "patternProperties": {"b$": STRING}},
+        {**properties(True), "patternProperties": {"b$": STRING, "^a": NUMBER}},
+        (
+            "TYPE_CHANGED /patternProperties/^a",
+            "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /patternProperties/^a",
+        ),
+    ),
+    Case(
+        "a pattern removed, the reader closed",
+        {**properties(True), "patternProperties": {"^a": STRING}},
+        properties(True),
+        ("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL /patternProperties/^a",),
+    ),
+    Case(
+        "a pattern changed",
+        {**properties(True), "patternProperties": {"^a": STRING}},
+        {**properties(True), "patternProperties": {"^a": NUMBER}},
+        ("TYPE_CHANGED /patternProperties/^a",),
+    ),
+    Case(
+        "a pattern that RE2 lacks may match",
+        properties(True, a=STRING),
+        {**properties(True), "patternProperties": {"^(?!b)": STRING}},
+        ("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL /properties/a",),
+        ("PROPERTY_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL /properties/a",),
+    ),
+    Case("closed", properties(), properties(True), ("ADDITIONAL_PROPERTIES_REMOVED /additionalProperties",)),
+    Case(
+        "opened", properties(True), properties(), (), ("ADDITIONAL_PROPERTIES_ADDED /additionalProperties",)
+    ),
+    Case(
+        "further properties restricted",
+        properties(),
+        {**properties(), "additionalProperties": STRING},
+        ("ADDITIONAL_PROPERTIES_NARROWED /additionalProperties",),
+    ),
+    Case(
+        "further properties not restricted any more",
+        {**properties(), "additionalProperties": STRING},
+        properties(),
+        (),
+        ("ADDITIONAL_PROPERTIES_EXTENDED /additionalProperties",),
+    ),
+    Case(
+        "required added",
+        properties(a=STRING),
+        properties(required=("a",), a=STRING),
+        ("REQUIRED_ATTRIBUTE_ADDED /required/a",),
+    ),
+    Case(
+        "required added, with a default",
+        properties(a=STRING),
+        properties(required=("a",), a={**STRING, "default": ""}),
+        (),
+        ("DEFAULT_CHANGED /properties/a", "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED /required/a"),
+    ),
+    Case(
+        "required removed",
+        properties(required=("a",), a=STRING),
+        properties(a=STRING),
+        (),
+        ("REQUIRED_ATTRIBUTE_REMOVED /required/a",),
+    ),
+    Case(
+        "a required name that is no property",
+        properties(a=STRING),
+        properties(required=("z",), a=STRING),
+        ("REQUIRED_ATTRIBUTE_ADDED /required/z",),
+    ),
+    Case(
+        "a nested change",
+        properties(a=properties(b={"type": "array", "items": STRING})),
+        properties(a=properties(b={"type": "array", "items": NULL})),
+        ("TYPE_CHANGED /properties/a/properties/b/items",),
+    ),
+    Case(
+        "type of an untyped object", {"properties": {"a": STRING}}, properties(a=STRING), ("TYPE_NARROWED /",)
+    ),
+    Case(
+        "maxProperties added",
+        properties(),
+        {**properties(), "maxProperties": 2},
+        ("MAX_PROPERTIES_ADDED /maxProperties",),
+    ),
+    Case(
+        "propertyNames added",
+        properties(),
+        {**properties(), "propertyNames": {"maxLength": 2}},
+        ("SCHEMA_ADDED /propertyNames",),
+    ),
+    Case(
+        "a dependency added",
+        properties(),
+        {**properties(), "dependencies": {"a": ["b"]}},
+        ("DEPENDENCY_ARRAY_ADDED /dependencies/a",),
+    ),
+    Case(
+        "a dependency extended",
+        {**properties(), "dependencies": {"a": ["b"]}},
+        {**properties(), "dependencies": {"a": ["b", "c"]}},
+        ("DEPENDENCY_ARRAY_EXTENDED /dependencies/a",),
+    ),
+    Case(
+        "a dependency on what the writer requires",
+        properties(required=("b",), b=STRING),
+        {**properties(required=("b",), b=STRING), "dependencies": {"a": ["b"]}},
+        (),
+        ("DEPENDENCY_ARRAY_NARROWED /dependencies/a",),
+    ),
+    Case(
+        "a dependent schema added",
+        modern(properties()),
+        modern({**properties(), "dependentSchemas": {"a": properties(b=STRING)}}),
+        ("DEPENDENCY_SCHEMA_ADDED /dependentSchemas/a",),
+    ),
+    Case(
+        "unevaluated properties closed",
+        modern(properties(a=STRING)),
+        modern({**properties(a=STRING), "unevaluatedProperties": False}),
+        ("UNEVALUATED_PROPERTIES_REMOVED /unevaluatedProperties",),
+    ),
+    Case(
+        "a property added beside closed unevaluated ones",
+        modern({"allOf": [properties(a=STRING)], **properties(), "unevaluatedProperties": False}),
+        modern({"allOf": [properties(a=STRING)], **properties(b=STRING), "unevaluatedProperties": False}),
+        (),
+        ("OPTIONAL_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL /properties/b",),
+    ),
+    Case(
+        "a property removed beside closed unevaluated ones",
+        modern({"allOf": [properties(a=STRING)], **properties(b=STRING), "unevaluatedProperties": False}),
+        modern({"allOf": [properties(a=STRING)], **properties(), "unevaluatedProperties": False}),
+        ("UNEVALUATED_PROPERTIES_REMOVED /properties/b",),
+        ("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL /properties/b",),
+    ),
+]
