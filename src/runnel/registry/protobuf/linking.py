@@ -1,0 +1,177 @@
+"""A text and those it imports, linked."""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from runnel.registry.format import InvalidSchema, ReferencedSchema
+from runnel.registry.protobuf import limits, model, options, parser, well_known
+from runnel.registry.protobuf.checks import check, check_linked, check_nesting
+from runnel.registry.protobuf.model import Message
+from runnel.registry.protobuf.names import resolve_names
+from runnel.registry.protobuf.symbols import Symbols
+
+SCHEMA_FILE = "(schema)"
+"""The name of the file that a schema is, which has none."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedFile:
+    """A file with the pool that has it and all files it needs."""
+
+    file: Message
+    """With all imports that it declares, those without a text included."""
+    missing: tuple[str, ...]
+    pool: DescriptorPool
+    needed: tuple[bytes, ...]
+    """The files it needs, serialized, in an order in which they can be linked."""
+
+
+def is_descriptor(text: str) -> bool:
+    """Whether a text is base64 rather than source, which has blanks, braces or semicolons."""
+    return _BASE64.fullmatch(text.strip()) is not None
+
+
+def parse_file(text: str, name: str) -> Message:
+    """The FileDescriptorProto of a text of either kind, not linked."""
+    if len(text) > limits.TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
+        raise InvalidSchema(f"the text has more than {limits.TEXT_BYTES_MAX} bytes")
+    file = _decoded(text.strip()) if is_descriptor(text) else parser.parse(text)
+    file.name = name
+    check_nesting(file)
+    return file
+
+
+def link(text: str, references: Sequence[ReferencedSchema]) -> LinkedFile:
+    """Parse and link a text. Raises InvalidSchema."""
+    return _Linker(_texts(references)).link(text)
+
+
+def link_again(file: bytes, needed: Sequence[bytes]) -> DescriptorPool:
+    """A pool of files that were linked before."""
+    pool = DescriptorPool()
+    for each in (*needed, file):
+        pool.AddSerializedFile(each)
+    return pool
+
+
+def linkable(file: Message, missing: Sequence[str]) -> Message:
+    """A copy of `file` without the imports that have no text."""
+    copy = type(file)()
+    copy.CopyFrom(file)
+    if missing:
+        public = {file.dependency[index] for index in file.public_dependency}
+        weak = {file.dependency[index] for index in file.weak_dependency}
+        copy.dependency[:] = [name for name in file.dependency if name not in set(missing)]
+        copy.public_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in public]
+        copy.weak_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in weak]
+    return copy
+
+
+def _texts(references: Sequence[ReferencedSchema]) -> dict[str, str]:
+    if len(references) > limits.FILES_MAX:
+        raise InvalidSchema(f"there are more than {limits.FILES_MAX} references")
+    texts: dict[str, str] = {}
+    for reference in references:
+        if texts.setdefault(reference.name, reference.text) != reference.text:
+            raise InvalidSchema(f'there are two references "{reference.name}" with different schemas')
+    if sum(map(len, texts.values())) > limits.REFERENCED_BYTES_MAX:
+        raise InvalidSchema(f"the references have more than {limits.REFERENCED_BYTES_MAX} bytes")
+    return texts
+
+
+def _decoded(text: str) -> Message:
+    try:
+        file = model.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, DecodeError) as error:
+        raise InvalidSchema("the text is neither .proto source nor base64 of a FileDescriptorProto") from error
+    if file.syntax == "editions" and file.edition not in parser.EDITIONS.values():
+        raise InvalidSchema("only proto2, proto3 and edition 2023 are supported")
+    return file
+
+
+@cache
+def _well_known(name: str) -> Message | None:
+    """A file that needs no reference, parsed but not linked."""
+    if name in well_known.DESCRIPTORS:
+        return model.FileDescriptorProto.FromString(well_known.DESCRIPTORS[name])
+    if name in well_known.SOURCES:
+        return parse_file(well_known.SOURCES[name], name)
+    return None
+
+
+class _Linker:
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+        self._pool = DescriptorPool()
+        self._symbols = Symbols()
+        self._needed: list[bytes] = []
+        self._linked: set[str] = set()
+
+    def link(self, text: str) -> LinkedFile:
+        main = parse_file(text, SCHEMA_FILE)
+        # Options are read with the descriptors of this file, whether or not it is imported.
+        self._add_imports(self._parsed(model.DESCRIPTOR_PROTO), add_itself=True)
+        self._add_imports(main, add_itself=False)
+        missing = self._add(main)
+        options.interpret_custom(main, self._pool, self._symbols, is_lenient=bool(missing))
+        check_linked(self._pool.FindFileByName(SCHEMA_FILE))
+        return LinkedFile(main, tuple(missing), self._pool, tuple(self._needed))
+
+    def _parsed(self, name: str) -> Message | None:
+        """The file of an import, or None if there is no text for it."""
+        if name in self._texts and name not in well_known.DESCRIPTORS:
+            try:
+                return parse_file(self._texts[name], name)
+            except InvalidSchema as error:
+                raise InvalidSchema(f'reference "{name}": {error}') from error
+        return _well_known(name)
+
+    def _add_imports(self, file: Message, *, add_itself: bool) -> None:
+        """Link what a file imports, each file after those that it imports itself."""
+        path = [(file, iter(file.dependency))]
+        on_path = {file.name}
+        while path:
+            current, imports = path[-1]
+            name = next(imports, None)
+            if name is None:
+                path.pop()
+                on_path.remove(current.name)
+                if path or add_itself:
+                    self._add_reference(current)
+            elif name in on_path:
+                raise InvalidSchema(f'"{name}" imports itself, directly or by what it imports')
+            elif name not in self._linked and (imported := self._parsed(name)) is not None:
+                path.append((imported, iter(imported.dependency)))
+                on_path.add(name)
+
+    def _add_reference(self, file: Message) -> None:
+        copy = model.FileDescriptorProto()
+        copy.CopyFrom(file)
+        try:
+            missing = self._add(copy)
+        except InvalidSchema as error:
+            raise InvalidSchema(f'reference "{file.name}": {error}') from error
+        self._needed.append(linkable(copy, missing).SerializeToString(deterministic=True))
+
+    def _add(self, file: Message) -> list[str]:
+        """Check a file whose imports are linked, and link it. The imports without a text."""
+        missing = [name for name in file.dependency if name not in self._linked]
+        self._symbols.add(file)
+        resolve_names(file, self._symbols, missing)
+        options.interpret_standard(file)
+        check(file)
+        try:
+            self._pool.AddSerializedFile(linkable(file, missing).SerializeToString())
+        except TypeError as error:
+            raise InvalidSchema(str(error).rpartition("descriptor pool: ")[2]) from error
+        self._linked.add(file.name)
+        return missing
