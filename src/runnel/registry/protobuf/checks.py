@@ -10,6 +10,7 @@ from runnel.registry.protobuf.model import Message
 _IMPLEMENTATION_NUMBERS = range(19000, 20000)
 _UNPACKABLE = (model.TYPE_STRING, model.TYPE_BYTES, model.TYPE_MESSAGE, model.TYPE_GROUP)
 _LONG_INTEGERS = tuple(kind for kind, bits in model.INTEGER_BITS.items() if bits >= 63)
+_MAP_KEYS = (*model.INTEGER_BITS, model.TYPE_STRING, model.TYPE_BOOL)
 _OPTIONS = {f".{name}" for name in model.OPTION_CLASSES}
 
 Range = tuple[int, int, str]
@@ -23,8 +24,11 @@ def check(file: Message) -> None:
         _check_message(name, message, file.syntax)
     for name, field in elements.fields(file):
         _check_field(name, field, file.syntax)
+    extended: dict[tuple[str, int], str] = {}
     for name, extension in elements.extensions(file):
         _check_extension(name, extension, file.syntax)
+        if (other := extended.setdefault((extension.extendee, extension.number), name)) != name:
+            _fail(name, f"its number, {extension.number}, is that of {other}")
     for name, enum in elements.enums(file):
         _check_enum(name, enum, file.syntax)
 
@@ -79,6 +83,9 @@ def _check_message(name: str, message: Message, syntax: str) -> None:
         _fail(name, "there are no extension ranges in proto3")
     _check_numbers(name, ranges, [(field.number, field.name) for field in message.field])
     _check_reserved_names(name, message.reserved_name, [field.name for field in message.field])
+    _check_field_numbers(name, message)
+    if syntax == "proto3" and not message.options.deprecated_legacy_json_field_conflicts:
+        _check_json_names(name, message)
     _check_oneofs(name, message)
     _check_map_entries(name, message)
 
@@ -95,6 +102,23 @@ def _check_numbers(name: str, ranges: list[Range], numbers: Iterable[tuple[int, 
             position += 1
         if position < len(ranges) and ranges[position][0] <= number:
             _fail(f"{name}.{used_by}", f"its number, {number}, is {ranges[position][2]}")
+
+
+def _check_field_numbers(name: str, message: Message) -> None:
+    used_by: dict[int, str] = {}
+    for field in message.field:
+        if not 1 <= field.number <= model.FIELD_NUMBER_MAX:
+            _fail(f"{name}.{field.name}", f"{field.number} is not a field number")
+        if used_by.setdefault(field.number, field.name) != field.name:
+            _fail(f"{name}.{field.name}", f"its number, {field.number}, is that of {used_by[field.number]}")
+
+
+def _check_json_names(name: str, message: Message) -> None:
+    used_by: dict[str, str] = {}
+    for field in message.field:
+        json_name = field.json_name or model.json_name(field.name)
+        if used_by.setdefault(json_name, field.name) != field.name:
+            _fail(f"{name}.{field.name}", f"its name in JSON, {json_name}, is that of {used_by[json_name]}")
 
 
 def _check_reserved_names(name: str, reserved: Sequence[str], used: Iterable[str]) -> None:
@@ -128,8 +152,12 @@ def _check_map_entries(name: str, message: Message) -> None:
     entries = {f".{name}.{each.name}": each for each in message.nested_type if model.is_map_entry(each)}
     for field in message.field:
         entry = entries.pop(field.type_name, None)
-        if entry is not None and not _is_map(field, entry):
+        if entry is None:
+            continue
+        if not _is_map(field, entry):
             _fail(f"{name}.{field.name}", f"{entry.name} is not the entry of a map of this name")
+        if entry.field[0].type not in _MAP_KEYS:
+            _fail(f"{name}.{field.name}", "the key of a map is an integer, a string or a bool")
     for each in entries:
         _fail(each.removeprefix("."), "it is the entry of a map, but no field uses it")
 
@@ -142,7 +170,6 @@ def _is_map(field: Message, entry: Message) -> bool:
         and field.type == model.TYPE_MESSAGE
         and entry.name == model.map_entry_name(field.name)
         and parts == [("key", 1, optional), ("value", 2, optional)]
-        and entry.field[0].type not in (*_UNPACKABLE[1:], model.TYPE_FLOAT, model.TYPE_DOUBLE, model.TYPE_ENUM)
         and not (entry.nested_type or entry.enum_type or entry.oneof_decl or entry.extension_range or entry.extension)
     )
 
@@ -160,6 +187,8 @@ def _check_field(name: str, field: Message, syntax: str) -> None:
         _fail(name, "only a field of proto3 can be a proto3_optional one")
     if syntax == "proto3" and field.type == model.TYPE_GROUP:
         _fail(name, "there are no groups in proto3")
+    if syntax == "proto3" and field.label == model.LABEL_REQUIRED:
+        _fail(name, "no field is required in proto3")
     if field.HasField("default_value"):
         _check_default(name, field)
     options = field.options
@@ -208,6 +237,10 @@ def _check_enum(name: str, enum: Message, syntax: str) -> None:
             _fail(name, f"{start} to {last} is not a range")
     _check_numbers(name, ranges, [(value.number, value.name) for value in enum.value])
     _check_reserved_names(name, enum.reserved_name, [value.name for value in enum.value])
+    if not enum.value:
+        _fail(name, "an enum has to have a constant")
+    if syntax == "proto3" and enum.value[0].number != 0:
+        _fail(name, "the first constant of an enum of proto3 is zero")
     has_aliases = len({value.number for value in enum.value}) < len(enum.value)
     if has_aliases and not enum.options.allow_alias:
         _fail(name, "two constants have the same number, which needs option allow_alias")

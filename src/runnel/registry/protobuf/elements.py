@@ -54,7 +54,7 @@ def with_options(file: Message) -> Iterator[tuple[str, Message]]:
 
 
 def _optionable(file: Message) -> Iterator[tuple[str, Message]]:
-    yield full_name(file.package, "file"), file
+    yield full_name(file.package, "(file)"), file
     for scope, message in messages(file):
         yield scope, message
         yield from ((f"{scope}.{each.name}", each) for each in message.oneof_decl)

@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema, ReferencedSchema
-from runnel.registry.protobuf import limits, model, options, parser, well_known
+from runnel.registry.protobuf import elements, limits, model, options, parser, well_known
 from runnel.registry.protobuf.checks import check, check_linked, check_nesting
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.names import resolve_names
@@ -55,16 +55,16 @@ def link(text: str, references: Sequence[ReferencedSchema]) -> LinkedFile:
     return _Linker(_texts(references)).link(text)
 
 
-def link_again(file: bytes, needed: Sequence[bytes]) -> DescriptorPool:
+def link_again(files: Sequence[bytes]) -> DescriptorPool:
     """A pool of files that were linked before."""
     pool = DescriptorPool()
-    for each in (*needed, file):
+    for each in files:
         pool.AddSerializedFile(each)
     return pool
 
 
 def linkable(file: Message, missing: Sequence[str]) -> Message:
-    """A copy of `file` without the imports that have no text."""
+    """A copy of `file` that can be linked: without the imports that have no text."""
     copy = type(file)()
     copy.CopyFrom(file)
     if missing:
@@ -74,6 +74,21 @@ def linkable(file: Message, missing: Sequence[str]) -> Message:
         copy.public_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in public]
         copy.weak_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in weak]
     return copy
+
+
+def for_linker(file: Message, missing: Sequence[str]) -> bytes:
+    """What the linker of protobuf gets of a file.
+
+    protoc only warns of fields of proto2 that have the same name in JSON. The linker needs an option for it.
+    """
+    copy = linkable(file, missing)
+    if not copy.syntax:
+        for _name, message in elements.messages(copy):
+            names = [model.json_name(field.name) for field in message.field if not field.HasField("json_name")]
+            if len(set(names)) < len(names):
+                message.options.deprecated_legacy_json_field_conflicts = True
+    serialized: bytes = copy.SerializeToString(deterministic=True)
+    return serialized
 
 
 def _texts(references: Sequence[ReferencedSchema]) -> dict[str, str]:
@@ -157,10 +172,9 @@ class _Linker:
         copy = model.FileDescriptorProto()
         copy.CopyFrom(file)
         try:
-            missing = self._add(copy)
+            self._add(copy)
         except InvalidSchema as error:
             raise InvalidSchema(f'reference "{file.name}": {error}') from error
-        self._needed.append(linkable(copy, missing).SerializeToString(deterministic=True))
 
     def _add(self, file: Message) -> list[str]:
         """Check a file whose imports are linked, and link it. The imports without a text."""
@@ -169,9 +183,12 @@ class _Linker:
         resolve_names(file, self._symbols, missing)
         options.interpret_standard(file)
         check(file)
+        serialized = for_linker(file, missing)
         try:
-            self._pool.AddSerializedFile(linkable(file, missing).SerializeToString())
+            self._pool.AddSerializedFile(serialized)
         except TypeError as error:
             raise InvalidSchema(str(error).rpartition("descriptor pool: ")[2]) from error
         self._linked.add(file.name)
+        if file.name != SCHEMA_FILE:
+            self._needed.append(serialized)
         return missing

@@ -58,8 +58,6 @@ class _Parser:
 
     def _syntax_or_edition(self) -> None:
         tokens = self._tokens
-        while tokens.accept(";"):
-            pass
         if tokens.accept("edition"):
             tokens.expect("=")
             edition = tokens.utf8("an edition in quotes")
@@ -250,8 +248,6 @@ class _Parser:
         oneof = message.oneof_decl.add(name=tokens.name("the name of a oneof"))
         tokens.expect("{")
         while not tokens.accept("}"):
-            if tokens.accept(";"):
-                continue
             if tokens.looking_at("option"):
                 self._option_statement(oneof.options)
                 continue
@@ -271,8 +267,6 @@ class _Parser:
         tokens.expect("{")
         is_empty = True
         while not tokens.accept("}"):
-            if tokens.accept(";"):
-                continue
             self._field(extensions.add(extendee=extendee), messages, None)
             is_empty = False
         if is_empty:

@@ -34,7 +34,9 @@ class ProtobufSchema:
 
     def link(self) -> DescriptorPool:
         """A pool that has the schema, as the file SCHEMA_FILE, and everything that it imports."""
-        return linking.link_again(self._linkable(SCHEMA_FILE).SerializeToString(), self._needed)
+        file = model.FileDescriptorProto.FromString(self._file)
+        file.name = SCHEMA_FILE
+        return linking.link_again([*self._needed, linking.for_linker(file, self._missing)])
 
     def normalized(self) -> str:
         pool = self.link()
@@ -43,7 +45,9 @@ class ProtobufSchema:
     def formatted(self, name: str) -> str:
         """`serialized`: base64 of the FileDescriptorProto; `ignore_extensions`: source without extensions."""
         if name == "serialized":
-            return base64.b64encode(self._linkable(_NAME_OF_SERIALIZED).SerializeToString()).decode()
+            file = linking.linkable(model.FileDescriptorProto.FromString(self._file), self._missing)
+            file.name = _NAME_OF_SERIALIZED
+            return base64.b64encode(file.SerializeToString()).decode()
         if name == "ignore_extensions":
             pool = self.link()
             return print_file(_without_extensions(self._canonical(pool)), pool)
@@ -60,11 +64,6 @@ class ProtobufSchema:
     def _canonical(self, pool: DescriptorPool) -> Message:
         descriptor = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
         return message_factory.GetMessageClass(descriptor).FromString(self._file)
-
-    def _linkable(self, name: str) -> Message:
-        file = linking.linkable(model.FileDescriptorProto.FromString(self._file), self._missing)
-        file.name = name
-        return file
 
 
 class ProtobufFormat:
