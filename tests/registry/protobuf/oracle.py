@@ -9,7 +9,8 @@ from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_tools import protoc
 
-from runnel.registry.protobuf import elements, model
+from runnel.registry.protobuf import model
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 
 WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
@@ -38,10 +39,11 @@ def comparable(file: Message, pool: DescriptorPool) -> Message:
     descriptor = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
     copy = message_factory.GetMessageClass(descriptor).FromString(file.SerializeToString())
     copy.ClearField("name")
-    for _name, field in elements.fields(copy):
+    elements = Elements(copy)
+    for _name, field in elements.all_fields():
         if field.json_name == model.json_name(field.name):
             field.ClearField("json_name")
-    for _name, element in elements.with_options(copy):
+    for _name, element in elements.with_options():
         if not element.options.ByteSize():
             element.ClearField("options")
     return copy

@@ -7,7 +7,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from runnel.registry.format import InvalidSchema
-from runnel.registry.protobuf import elements, layout, model
+from runnel.registry.protobuf import layout, model
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.literals import bytes_literal, bytes_value, float_literal
 from runnel.registry.protobuf.model import Message
 
@@ -21,23 +22,25 @@ def canonical(file: Message, pool: DescriptorPool) -> Message:
     copy.ClearField("source_code_info")
     if copy.syntax == "proto2":
         copy.ClearField("syntax")
-    for _scope, element in elements.with_options(copy):
+    elements = Elements(copy)
+    for _scope, element in elements.with_options():
         if not element.options.ByteSize():
             element.ClearField("options")
-    for name, field in elements.fields(copy):
+    for name, field in elements.all_fields():
         if field.json_name == model.json_name(field.name):
             field.ClearField("json_name")
         if field.HasField("default_value"):
             field.default_value = _canonical_default(name, field)
-    arrange(copy)
+    _arrange(elements)
     return copy
 
 
-def arrange(file: Message) -> None:
+def _arrange(elements: Elements) -> None:
     """Put nested messages in the order in which a parser would find them."""
     # Inner messages first: those of a message that is replaced are replaced with it.
-    for name, message in reversed(list(elements.messages(file))):
+    for name, message in reversed(elements.messages):
         _replace(message.nested_type, layout.in_declared_order(layout.message_layout(message, name)))
+    file = elements.file
     _replace(file.message_type, layout.in_declared_order(layout.file_layout(file)))
 
 
@@ -49,18 +52,19 @@ def normalized(file: Message) -> Message:
     copy = type(file)()
     copy.CopyFrom(file)
     _sort_imports(copy)
-    for _name, message in elements.messages(copy):
+    elements = Elements(copy)
+    for _name, message in elements.messages:
         _sort_fields(message)
         _sort(message.reserved_range, lambda each: each.start)
         _sort(message.extension_range, lambda each: each.start)
         _sort(message.extension, lambda each: (each.extendee, each.number))
         message.reserved_name[:] = sorted(message.reserved_name)
-    for _name, enum in elements.enums(copy):
+    for _name, enum in elements.enums:
         _sort_constants(enum)
         _sort(enum.reserved_range, lambda each: each.start)
         enum.reserved_name[:] = sorted(enum.reserved_name)
     _sort(copy.extension, lambda each: (each.extendee, each.number))
-    arrange(copy)
+    _arrange(elements)
     return copy
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from runnel.registry.format import InvalidSchema
-from runnel.registry.protobuf import elements, limits, model
+from runnel.registry.protobuf import limits, model
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 
 _IMPLEMENTATION_NUMBERS = range(19000, 20000)
@@ -17,19 +18,20 @@ Range = tuple[int, int, str]
 """First and last number, and what they are reserved for."""
 
 
-def check(file: Message) -> None:
-    """Raise InvalidSchema if `file`, whose names are resolved, breaks a rule."""
+def check(elements: Elements) -> None:
+    """Raise InvalidSchema if a file, whose names are resolved, breaks a rule."""
+    file = elements.file
     _check_imports(file)
-    for name, message in elements.messages(file):
+    for name, message in elements.messages:
         _check_message(name, message, file.syntax)
-    for name, field in elements.fields(file):
+    for name, field in elements.all_fields():
         _check_field(name, field, file.syntax)
     extended: dict[tuple[str, int], str] = {}
-    for name, extension in elements.extensions(file):
+    for name, extension in elements.extensions:
         _check_extension(name, extension, file.syntax)
         if (other := extended.setdefault((extension.extendee, extension.number), name)) != name:
             _fail(name, f"its number, {extension.number}, is that of {other}")
-    for name, enum in elements.enums(file):
+    for name, enum in elements.enums:
         _check_enum(name, enum, file.syntax)
 
 

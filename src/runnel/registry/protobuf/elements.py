@@ -1,67 +1,67 @@
-"""A walk over the elements of a file, with the full name of each."""
+"""The elements of a file, with the full name of each."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from runnel.registry.protobuf.model import Message
+
+Named = list[tuple[str, Message]]
+"""Elements with their full names."""
 
 
 def full_name(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def messages(file: Message) -> Iterator[tuple[str, Message]]:
-    """All messages, nested ones after the one they are in."""
-    pending = [(file.package, message) for message in reversed(file.message_type)]
-    while pending:
-        scope, message = pending.pop()
-        name = full_name(scope, message.name)
-        yield name, message
-        pending += [(name, nested) for nested in reversed(message.nested_type)]
+@dataclass(slots=True)
+class Elements:
+    """All elements of a file by their kind, found in one walk."""
 
+    file: Message
+    messages: Named = field(default_factory=list)
+    """Nested ones after the one that they are in."""
+    fields: Named = field(default_factory=list)
+    """Of messages, without extensions."""
+    extensions: Named = field(default_factory=list)
+    oneofs: Named = field(default_factory=list)
+    enums: Named = field(default_factory=list)
+    values: Named = field(default_factory=list)
+    """Constants of enums, with the names that they have below their enum."""
+    services: Named = field(default_factory=list)
+    methods: Named = field(default_factory=list)
 
-def enums(file: Message) -> Iterator[tuple[str, Message]]:
-    """All enums."""
-    yield from ((full_name(file.package, enum.name), enum) for enum in file.enum_type)
-    for scope, message in messages(file):
-        yield from ((f"{scope}.{enum.name}", enum) for enum in message.enum_type)
+    def __post_init__(self) -> None:
+        file = self.file
+        self._add_scope(file.package, file)
+        pending = [(file.package, message) for message in reversed(file.message_type)]
+        while pending:
+            scope, message = pending.pop()
+            name = full_name(scope, message.name)
+            self.messages.append((name, message))
+            self.fields += [(f"{name}.{each.name}", each) for each in message.field]
+            self.oneofs += [(f"{name}.{each.name}", each) for each in message.oneof_decl]
+            self._add_scope(name, message)
+            pending += [(name, nested) for nested in reversed(message.nested_type)]
+        for service in file.service:
+            name = full_name(file.package, service.name)
+            self.services.append((name, service))
+            self.methods += [(f"{name}.{method.name}", method) for method in service.method]
 
+    def _add_scope(self, scope: str, container: Message) -> None:
+        self.extensions += [(full_name(scope, each.name), each) for each in container.extension]
+        for enum in container.enum_type:
+            name = full_name(scope, enum.name)
+            self.enums.append((name, enum))
+            self.values += [(f"{name}.{value.name}", value) for value in enum.value]
 
-def extensions(file: Message) -> Iterator[tuple[str, Message]]:
-    """All fields that extend a message."""
-    yield from ((full_name(file.package, each.name), each) for each in file.extension)
-    for scope, message in messages(file):
-        yield from ((f"{scope}.{each.name}", each) for each in message.extension)
+    def all_fields(self) -> Named:
+        return self.fields + self.extensions
 
-
-def fields(file: Message) -> Iterator[tuple[str, Message]]:
-    """All fields, those that extend a message included."""
-    for scope, message in messages(file):
-        yield from ((f"{scope}.{each.name}", each) for each in message.field)
-    yield from extensions(file)
-
-
-def methods(file: Message) -> Iterator[tuple[str, Message]]:
-    """All methods of services."""
-    for service in file.service:
-        name = full_name(file.package, service.name)
-        yield from ((f"{name}.{method.name}", method) for method in service.method)
-
-
-def with_options(file: Message) -> Iterator[tuple[str, Message]]:
-    """All elements that have options, with the scope in which the names of these are resolved."""
-    candidates = _optionable(file)
-    yield from ((scope, element) for scope, element in candidates if element.HasField("options"))
-
-
-def _optionable(file: Message) -> Iterator[tuple[str, Message]]:
-    yield full_name(file.package, "(file)"), file
-    for scope, message in messages(file):
-        yield scope, message
-        yield from ((f"{scope}.{each.name}", each) for each in message.oneof_decl)
-        yield from ((scope, each) for each in message.extension_range)
-    yield from fields(file)
-    for scope, enum in enums(file):
-        yield scope, enum
-        yield from ((f"{scope}.{value.name}", value) for value in enum.value)
-    yield from ((full_name(file.package, service.name), service) for service in file.service)
-    yield from methods(file)
+    def with_options(self) -> Named:
+        """All elements that have options, with the scope in which the names of these are resolved."""
+        ranges = [(name, each) for name, message in self.messages for each in message.extension_range]
+        kinds = (
+            [(full_name(self.file.package, "(file)"), self.file)],
+            self.messages, self.fields, self.extensions, self.oneofs, ranges,
+            self.enums, self.values, self.services, self.methods,
+        )  # fmt: skip
+        return [(scope, each) for kind in kinds for scope, each in kind if each.HasField("options")]

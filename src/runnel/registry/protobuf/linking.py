@@ -11,11 +11,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema, ReferencedSchema
-from runnel.registry.protobuf import elements, limits, model, options, parser, well_known
+from runnel.registry.protobuf import limits, model, options, parser, well_known
 from runnel.registry.protobuf.checks import check, check_linked, check_nesting
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.names import resolve_names
-from runnel.registry.protobuf.symbols import Symbols
+from runnel.registry.protobuf.symbols import Kind, Symbols, declared_names
 
 SCHEMA_FILE = "(schema)"
 """The name of the file that a schema is, which has none."""
@@ -83,7 +84,7 @@ def for_linker(file: Message, missing: Sequence[str]) -> bytes:
     """
     copy = linkable(file, missing)
     if not copy.syntax:
-        for _name, message in elements.messages(copy):
+        for _name, message in Elements(copy).messages:
             names = [model.json_name(field.name) for field in message.field if not field.HasField("json_name")]
             if len(set(names)) < len(names):
                 message.options.deprecated_legacy_json_field_conflicts = True
@@ -113,17 +114,18 @@ def _decoded(text: str) -> Message:
     return file
 
 
-@cache
-def _well_known(name: str) -> Message | None:
-    """A file that needs no reference, parsed but not linked."""
-    if name in well_known.DESCRIPTORS:
-        return model.FileDescriptorProto.FromString(well_known.DESCRIPTORS[name])
-    if name in well_known.SOURCES:
-        return parse_file(well_known.SOURCES[name], name)
-    return None
+@dataclass(frozen=True, slots=True)
+class _WellKnown:
+    """A file that needs no reference, checked once for all schemas."""
+
+    file: Message
+    names: tuple[tuple[str, Kind], ...]
+    serialized: bytes
 
 
 class _Linker:
+    """Links a schema and what it imports into one pool."""
+
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = texts
         self._pool = DescriptorPool()
@@ -134,61 +136,87 @@ class _Linker:
     def link(self, text: str) -> LinkedFile:
         main = parse_file(text, SCHEMA_FILE)
         # Options are read with the descriptors of this file, whether or not it is imported.
-        self._add_imports(self._parsed(model.DESCRIPTOR_PROTO), add_itself=True)
-        self._add_imports(main, add_itself=False)
-        missing = self._add(main)
-        options.interpret_custom(main, self._pool, self._symbols, is_lenient=bool(missing))
+        self._add_well_known(_well_known(model.DESCRIPTOR_PROTO))
+        self._add_imports(main)
+        elements = Elements(main)
+        missing = self._add(elements)
+        options.interpret_custom(elements, self._pool, self._symbols, is_lenient=bool(missing))
         check_linked(self._pool.FindFileByName(SCHEMA_FILE))
         return LinkedFile(main, tuple(missing), self._pool, tuple(self._needed))
 
-    def _parsed(self, name: str) -> Message | None:
-        """The file of an import, or None if there is no text for it."""
-        if name in self._texts and name not in well_known.DESCRIPTORS:
+    def _add_imports(self, main: Message) -> None:
+        """Link what a file imports, each file after those that it imports itself."""
+        path = [(main, iter(main.dependency))]
+        on_path = {main.name}
+        while path:
+            file, imports = path[-1]
+            name = next(imports, None)
+            if name is None:
+                path.pop()
+                on_path.remove(file.name)
+                if path:
+                    self._add_reference(file)
+            elif name in on_path:
+                raise InvalidSchema(f'"{name}" imports itself, directly or by what it imports')
+            elif name not in self._linked and (imported := self._imported(name)) is not None:
+                path.append((imported, iter(imported.dependency)))
+                on_path.add(name)
+
+    def _imported(self, name: str) -> Message | None:
+        """The file of an import, not linked, or None if there is no text for it."""
+        if self._has_text(name):
             try:
                 return parse_file(self._texts[name], name)
             except InvalidSchema as error:
                 raise InvalidSchema(f'reference "{name}": {error}') from error
-        return _well_known(name)
+        if name in well_known.DESCRIPTORS or name in well_known.SOURCES:
+            return _well_known(name).file
+        return None
 
-    def _add_imports(self, file: Message, *, add_itself: bool) -> None:
-        """Link what a file imports, each file after those that it imports itself."""
-        path = [(file, iter(file.dependency))]
-        on_path = {file.name}
-        while path:
-            current, imports = path[-1]
-            name = next(imports, None)
-            if name is None:
-                path.pop()
-                on_path.remove(current.name)
-                if path or add_itself:
-                    self._add_reference(current)
-            elif name in on_path:
-                raise InvalidSchema(f'"{name}" imports itself, directly or by what it imports')
-            elif name not in self._linked and (imported := self._parsed(name)) is not None:
-                path.append((imported, iter(imported.dependency)))
-                on_path.add(name)
+    def _has_text(self, name: str) -> bool:
+        return name in self._texts and name not in well_known.DESCRIPTORS
 
     def _add_reference(self, file: Message) -> None:
-        copy = model.FileDescriptorProto()
-        copy.CopyFrom(file)
+        if not self._has_text(file.name):
+            self._add_well_known(_well_known(file.name))
+            return
         try:
-            self._add(copy)
+            self._add(Elements(file))
         except InvalidSchema as error:
             raise InvalidSchema(f'reference "{file.name}": {error}') from error
 
-    def _add(self, file: Message) -> list[str]:
+    def _add_well_known(self, known: _WellKnown) -> None:
+        self._symbols.add(known.file, known.names)
+        self._add_to_pool(known.file.name, known.serialized)
+
+    def _add(self, elements: Elements) -> list[str]:
         """Check a file whose imports are linked, and link it. The imports without a text."""
+        file = elements.file
         missing = [name for name in file.dependency if name not in self._linked]
-        self._symbols.add(file)
-        resolve_names(file, self._symbols, missing)
-        options.interpret_standard(file)
-        check(file)
-        serialized = for_linker(file, missing)
+        self._symbols.add(file, declared_names(elements))
+        resolve_names(elements, self._symbols, missing)
+        options.interpret_standard(elements)
+        check(elements)
+        self._add_to_pool(file.name, for_linker(file, missing))
+        return missing
+
+    def _add_to_pool(self, name: str, serialized: bytes) -> None:
         try:
             self._pool.AddSerializedFile(serialized)
         except TypeError as error:
             raise InvalidSchema(str(error).rpartition("descriptor pool: ")[2]) from error
-        self._linked.add(file.name)
-        if file.name != SCHEMA_FILE:
+        self._linked.add(name)
+        if name != SCHEMA_FILE:
             self._needed.append(serialized)
-        return missing
+
+
+@cache
+def _well_known(name: str) -> _WellKnown:
+    if name in well_known.DESCRIPTORS:
+        serialized = well_known.DESCRIPTORS[name]
+        file = model.FileDescriptorProto.FromString(serialized)
+    else:
+        file = link(well_known.SOURCES[name], ()).file
+        file.name = name
+        serialized = file.SerializeToString()
+    return _WellKnown(file, tuple(declared_names(Elements(file))), serialized)

@@ -3,22 +3,23 @@
 from collections.abc import Sequence
 
 from runnel.registry.format import InvalidSchema
-from runnel.registry.protobuf import elements, model
+from runnel.registry.protobuf import model
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.symbols import Kind, Symbols
 
 _TYPES = {Kind.MESSAGE: model.TYPE_MESSAGE, Kind.ENUM: model.TYPE_ENUM}
 
 
-def resolve_names(file: Message, symbols: Symbols, missing: Sequence[str]) -> None:
-    """Replace the names of types in `file`, which `symbols` has already. `missing` are imports without a text."""
-    names = _Names(file, symbols, missing)
-    for scope, field in elements.fields(file):
+def resolve_names(elements: Elements, symbols: Symbols, missing: Sequence[str]) -> None:
+    """Replace the names of types in a file that `symbols` has already. `missing` are imports without a text."""
+    names = _Names(elements.file, symbols, missing)
+    for scope, field in elements.all_fields():
         if field.HasField("extendee"):
             field.extendee = names.message(field.extendee, scope, "the message that it extends")
         if field.HasField("type_name"):
             names.resolve_type(field, scope)
-    for scope, method in elements.methods(file):
+    for scope, method in elements.methods:
         method.input_type = names.message(method.input_type, scope, "its request")
         method.output_type = names.message(method.output_type, scope, "its response")
 

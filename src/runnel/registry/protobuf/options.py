@@ -13,17 +13,19 @@ from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from runnel.registry.format import InvalidSchema
-from runnel.registry.protobuf import elements, limits, model
+from runnel.registry.protobuf import limits, model
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.symbols import Kind, Symbols
 
 _AGGREGATE_ERRORS = (text_format.ParseError, ValueError, TypeError, KeyError)
 
 
-def interpret_standard(file: Message) -> None:
+def interpret_standard(elements: Elements) -> None:
     """Interpret the options that descriptor.proto declares. Raises InvalidSchema."""
-    _limit_aggregates(file)
-    for scope, element in elements.with_options(file):
+    with_options = elements.with_options()
+    _limit_aggregates([element for _scope, element in with_options])
+    for scope, element in with_options:
         pending = list(element.options.uninterpreted_option)
         del element.options.uninterpreted_option[:]
         for option in pending:
@@ -34,19 +36,19 @@ def interpret_standard(file: Message) -> None:
         _drop_empty(element)
 
 
-def interpret_custom(file: Message, pool: DescriptorPool, symbols: Symbols, *, is_lenient: bool) -> None:
+def interpret_custom(elements: Elements, pool: DescriptorPool, symbols: Symbols, *, is_lenient: bool) -> None:
     """Interpret the options that are extensions. `pool` has the file and its imports. Raises InvalidSchema.
 
     With `is_lenient`, those that are not declared stay uninterpreted.
     """
 
     def find(name: str, scope: str) -> Message | None:
-        found = symbols.resolve(name, scope, file.name)
+        found = symbols.resolve(name, scope, elements.file.name)
         if found is None or found[1] is not Kind.EXTENSION:
             return None
         return pool.FindExtensionByName(found[0])
 
-    for scope, element in elements.with_options(file):
+    for scope, element in elements.with_options():
         if not element.options.uninterpreted_option:
             continue
         pending = list(element.options.uninterpreted_option)
@@ -89,10 +91,10 @@ def _drop_empty(element: Message) -> None:
         element.ClearField("options")
 
 
-def _limit_aggregates(file: Message) -> None:
+def _limit_aggregates(with_options: list[Message]) -> None:
     size = sum(
         len(option.aggregate_value)
-        for _scope, element in elements.with_options(file)
+        for element in with_options
         for option in element.options.uninterpreted_option
     )
     if size > limits.AGGREGATE_BYTES_MAX:

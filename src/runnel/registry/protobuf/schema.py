@@ -9,7 +9,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from runnel.registry.format import Incompatibility, InvalidSchema, ReferencedSchema
-from runnel.registry.protobuf import canonical, compatibility, elements, linking, model
+from runnel.registry.protobuf import canonical, compatibility, linking, model
+from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.printer import print_file
@@ -91,11 +92,12 @@ def _without_extensions(file: Message) -> Message:
     """A copy without extensions, ranges of numbers for them, and custom options, but for Confluent's."""
     copy = type(file)()
     copy.CopyFrom(file)
-    for _name, message in elements.messages(copy):
+    elements = Elements(copy)
+    for _name, message in elements.messages:
         del message.extension[:]
         del message.extension_range[:]
     del copy.extension[:]
-    for _scope, element in elements.with_options(copy):
+    for _scope, element in elements.with_options():
         for option, _value in element.options.ListFields():
             if option.is_extension and not option.full_name.startswith(_CONFLUENT):
                 element.options.ClearExtension(option)

@@ -1,11 +1,12 @@
 """The names that files declare, and their resolution by protobuf's scoping rules."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits
+from runnel.registry.protobuf.elements import Elements, full_name
 from runnel.registry.protobuf.model import Message
 
 
@@ -48,26 +49,32 @@ class Symbols:
     """For each file, those whose names a file that imports it may use."""
     _package_of: dict[str, str] = field(default_factory=dict)
 
-    def add(self, file: Message) -> None:
-        """Add a file whose imports were added before."""
-        name = file.name
-        for full_name, kind in declared_names(file):
-            if len(full_name) > limits.NAME_CHARACTERS_MAX:
-                raise InvalidSchema(
-                    f"the name {full_name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters"
-                )
-            previous = self._symbols.get(full_name)
-            if previous is None:
-                self._symbols[full_name] = Symbol(kind, name)
-            elif kind is not Kind.PACKAGE or previous.kind is not Kind.PACKAGE:
-                raise InvalidSchema(_already_declared(full_name, previous, name))
-        self._package_of[name] = file.package
+    def add(self, file: Message, names: Iterable[tuple[str, Kind]]) -> None:
+        """Add a file, with the names that it declares, whose imports were added before."""
+        for full_name, kind in names:
+            self._declare(full_name, kind, file.name)
+        name, package = file.name, file.package
+        for prefix in _prefixes(package):
+            self._declare(prefix, Kind.PACKAGE, name)
+        self._package_of[name] = package
         imported = [each for each in file.dependency if each in self._public]
         public = (file.dependency[index] for index in file.public_dependency)
         self._public[name] = {name}.union(*(self._public.get(each, ()) for each in public))
         self._visible[name] = {name}.union(*(self._public[each] for each in imported))
         packages = {self._package_of[each] for each in self._visible[name]}
         self._packages[name] = {prefix for package in packages for prefix in _prefixes(package)}
+
+    def _declare(self, full_name: str, kind: Kind, file: str) -> None:
+        if len(full_name) > limits.NAME_CHARACTERS_MAX:
+            raise InvalidSchema(
+                f"the name {full_name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters"
+            )
+        previous = self._symbols.get(full_name)
+        if previous is None:
+            self._symbols[full_name] = Symbol(kind, file)
+        elif kind is not Kind.PACKAGE or previous.kind is not Kind.PACKAGE:
+            where = "" if previous.file == file else f' in "{previous.file}"'
+            raise InvalidSchema(f"{full_name} is declared twice: it is already {previous.kind.value}{where}")
 
     def resolve(self, name: str, scope: str, file: str, *, types_only: bool = False) -> tuple[str, Kind] | None:
         """The full name and kind of what `name` means within `scope`, the full name of the element that uses it.
@@ -108,50 +115,23 @@ class Symbols:
         return symbol.kind if symbol.file in self._visible[file] else None
 
 
-def declared_names(file: Message) -> Iterator[tuple[str, Kind]]:
-    """Everything that a file declares, and the packages that it is in."""
-    for prefix in _prefixes(file.package):
-        yield prefix, Kind.PACKAGE
-    start = f"{file.package}." if file.package else ""
-    yield from _names_of_messages(file.message_type, start)
-    yield from _names_of_enums(file.enum_type, start)
-    yield from ((start + each.name, Kind.EXTENSION) for each in file.extension)
-    for service in file.service:
-        yield start + service.name, Kind.SERVICE
-        yield from ((f"{start}{service.name}.{method.name}", Kind.METHOD) for method in service.method)
-
-
-def _names_of_messages(messages: Message, start: str) -> Iterator[tuple[str, Kind]]:
-    pending = [(message, start) for message in reversed(messages)]
-    count = 0
-    while pending:
-        message, start = pending.pop()
-        count += 1 + len(message.enum_type)
-        if count > limits.MESSAGES_MAX:
-            raise InvalidSchema(f"there are more than {limits.MESSAGES_MAX} messages and enums")
-        full_name = start + message.name
-        yield full_name, Kind.MESSAGE
-        inner = f"{full_name}."
-        yield from ((inner + each.name, Kind.FIELD) for each in message.field)
-        yield from ((inner + each.name, Kind.ONEOF) for each in message.oneof_decl)
-        yield from ((inner + each.name, Kind.EXTENSION) for each in message.extension)
-        yield from _names_of_enums(message.enum_type, inner)
-        pending += [(nested, inner) for nested in reversed(message.nested_type)]
-
-
-def _names_of_enums(enums: Message, start: str) -> Iterator[tuple[str, Kind]]:
-    """Constants are siblings of their enum, not its children."""
-    for enum in enums:
-        yield start + enum.name, Kind.ENUM
-        yield from ((start + value.name, Kind.CONSTANT) for value in enum.value)
+def declared_names(elements: Elements) -> Iterator[tuple[str, Kind]]:
+    """Everything that a file declares. Constants are siblings of their enum, not its children."""
+    if len(elements.messages) + len(elements.enums) > limits.MESSAGES_MAX:
+        raise InvalidSchema(f"there are more than {limits.MESSAGES_MAX} messages and enums")
+    yield from ((name, Kind.MESSAGE) for name, _ in elements.messages)
+    yield from ((name, Kind.FIELD) for name, _ in elements.fields)
+    yield from ((name, Kind.ONEOF) for name, _ in elements.oneofs)
+    yield from ((name, Kind.ENUM) for name, _ in elements.enums)
+    for name, enum in elements.enums:
+        scope = name.rpartition(".")[0]
+        yield from ((full_name(scope, value.name), Kind.CONSTANT) for value in enum.value)
+    yield from ((name, Kind.EXTENSION) for name, _ in elements.extensions)
+    yield from ((name, Kind.SERVICE) for name, _ in elements.services)
+    yield from ((name, Kind.METHOD) for name, _ in elements.methods)
 
 
 def _prefixes(package: str) -> Iterator[str]:
     while package:
         yield package
         package = package.rpartition(".")[0]
-
-
-def _already_declared(full_name: str, previous: Symbol, file: str) -> str:
-    where = "" if previous.file == file else f' in "{previous.file}"'
-    return f"{full_name} is declared twice: it is already {previous.kind.value}{where}"
