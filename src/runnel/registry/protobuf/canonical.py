@@ -23,6 +23,7 @@ def canonical(file: Message, pool: DescriptorPool) -> Message:
     if copy.syntax == "proto2":
         copy.ClearField("syntax")
     elements = Elements(copy)
+    _set_as_protoc_does(elements)
     for _scope, element in elements.with_options():
         if not element.options.ByteSize():
             element.ClearField("options")
@@ -33,6 +34,27 @@ def canonical(file: Message, pool: DescriptorPool) -> Message:
             field.default_value = _canonical_default(name, field)
     _arrange(elements)
     return copy
+
+
+def _set_as_protoc_does(elements: Elements) -> None:
+    """Clear fields of a descriptor that have their default, or set them, whichever protoc does."""
+    _clear_if_default(elements.file, "package", "syntax")
+    for _name, each in elements.all_fields():
+        _clear_if_default(each, "type_name", "extendee", "proto3_optional")
+        each.label = each.label
+    for _name, method in elements.methods:
+        _clear_if_default(method, "client_streaming", "server_streaming")
+    for _name, value in elements.values:
+        value.number = value.number
+    for _name, enum in elements.enums:
+        for reserved in enum.reserved_range:
+            reserved.start, reserved.end = reserved.start, reserved.end
+
+
+def _clear_if_default(message: Message, *names: str) -> None:
+    for name in names:
+        if not getattr(message, name):
+            message.ClearField(name)
 
 
 def _arrange(elements: Elements) -> None:

@@ -1,16 +1,17 @@
 """Limits on a Protobuf schema, each with its reason."""
 
-TEXT_BYTES_MAX = 1024 * 1024
-"""One text, `.proto` source or base64. The largest published `.proto` files have a few hundred kilobytes."""
+TEXT_BYTES_MAX = 512 * 1024
+"""One text, `.proto` source or base64: it takes a second to parse. The largest files that are published have half
+of that."""
 
-REFERENCED_BYTES_MAX = 4 * 1024 * 1024
+REFERENCED_BYTES_MAX = 2 * 1024 * 1024
 """The texts of all references of a schema: each is parsed whenever a schema that refers to it is."""
 
 FILES_MAX = 200
 """References of one schema, transitive ones included. The files that each may use are kept as a set per file."""
 
 NESTING_MAX = 32
-"""Messages within messages, as in protoc; also messages within the value of an option."""
+"""Messages within messages, as in protoc; also parts of the name of an option, and messages within its value."""
 
 NAME_CHARACTERS_MAX = 512
 """A name with its package and all enclosing messages: it is stored with every element below it, and with every

@@ -109,9 +109,20 @@ def _decoded(text: str) -> Message:
         file = model.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError) as error:
         raise InvalidSchema("the text is neither .proto source nor base64 of a FileDescriptorProto") from error
+    for _scope, element in Elements(file).with_options():
+        _check_uninterpreted(element.options)
     if file.syntax == "editions" and file.edition not in parser.EDITIONS.values():
         raise InvalidSchema("only proto2, proto3 and edition 2023 are supported")
     return file
+
+
+def _check_uninterpreted(options_of_element: Message) -> None:
+    """Options of a descriptor that were not interpreted, for want of an import, are as a parser leaves them."""
+    for option in options_of_element.uninterpreted_option:
+        if not 1 <= len(option.name) <= limits.NESTING_MAX:
+            raise InvalidSchema(f"the name of an option has {len(option.name)} parts")
+        if option.HasField("aggregate_value"):
+            option.aggregate_value = parser.parse_aggregate(option.aggregate_value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,15 @@ def parse(text: str) -> Message:
     return _Parser(Tokens(text)).file()
 
 
+def parse_aggregate(text: str) -> str:
+    """The value in braces of an option, as this parser would leave it. Raises InvalidSchema."""
+    tokens = Tokens(f"{{ {text} }}")
+    aggregate = _Parser(tokens).aggregate()
+    if tokens.kind != "end":
+        tokens.expected("the end of the value of an option")
+    return aggregate
+
+
 class _Parser:
     """Reads one file; each method reads what it is named after."""
 
@@ -100,7 +109,10 @@ class _Parser:
         parts = [self._tokens.name()]
         while self._tokens.accept("."):
             parts.append(self._tokens.name())
-        return ".".join(parts)
+        name = ".".join(parts)
+        if len(name) > limits.NAME_CHARACTERS_MAX:
+            self._tokens.fail(f"the name {name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters")
+        return name
 
     def _type_name(self) -> str:
         prefix = "." if self._tokens.accept(".") else ""
@@ -450,6 +462,8 @@ class _Parser:
         tokens = self._tokens
         option = options.uninterpreted_option.add()
         while True:
+            if len(option.name) == limits.NESTING_MAX:
+                tokens.fail(f"the name of an option has more than {limits.NESTING_MAX} parts")
             is_extension = tokens.accept("(")
             name = self._type_name() if is_extension else tokens.name("the name of an option")
             option.name.add(name_part=name, is_extension=is_extension)
@@ -463,7 +477,7 @@ class _Parser:
     def _option_value(self, option: Message) -> None:
         tokens = self._tokens
         if tokens.looking_at("{"):
-            option.aggregate_value = self._aggregate()
+            option.aggregate_value = self.aggregate()
             return
         if tokens.kind == "string":
             option.string_value = tokens.string()
@@ -480,7 +494,7 @@ class _Parser:
         else:
             tokens.expected("the value of an option")
 
-    def _aggregate(self) -> str:
+    def aggregate(self) -> str:
         """A value in braces, as the text between them."""
         tokens = self._tokens
         tokens.advance()

@@ -41,28 +41,25 @@ class Symbols:
     """All names that the files of one schema declare, by their full name."""
 
     _symbols: dict[str, Symbol] = field(default_factory=dict)
-    _packages: dict[str, set[str]] = field(default_factory=dict)
-    """For each file that uses it, the packages of the files that are visible in it."""
+    _in_package: dict[str, set[str]] = field(default_factory=dict)
+    """For each package, the files that are in it or in one below it."""
     _visible: dict[str, set[str]] = field(default_factory=dict)
     """For each file, those whose names it may use: itself, its imports, and what these import publicly."""
     _public: dict[str, set[str]] = field(default_factory=dict)
     """For each file, those whose names a file that imports it may use."""
-    _package_of: dict[str, str] = field(default_factory=dict)
 
     def add(self, file: Message, names: Iterable[tuple[str, Kind]]) -> None:
         """Add a file, with the names that it declares, whose imports were added before."""
         for full_name, kind in names:
             self._declare(full_name, kind, file.name)
-        name, package = file.name, file.package
-        for prefix in _prefixes(package):
-            self._declare(prefix, Kind.PACKAGE, name)
-        self._package_of[name] = package
+        name = file.name
+        for package in _prefixes(file.package):
+            self._declare(package, Kind.PACKAGE, name)
+            self._in_package.setdefault(package, set()).add(name)
         imported = [each for each in file.dependency if each in self._public]
         public = (file.dependency[index] for index in file.public_dependency)
         self._public[name] = {name}.union(*(self._public.get(each, ()) for each in public))
         self._visible[name] = {name}.union(*(self._public[each] for each in imported))
-        packages = {self._package_of[each] for each in self._visible[name]}
-        self._packages[name] = {prefix for package in packages for prefix in _prefixes(package)}
 
     def _declare(self, full_name: str, kind: Kind, file: str) -> None:
         if len(full_name) > limits.NAME_CHARACTERS_MAX:
@@ -111,7 +108,7 @@ class Symbols:
         if symbol is None:
             return None
         if symbol.kind is Kind.PACKAGE:
-            return Kind.PACKAGE if full_name in self._packages[file] else None
+            return None if self._in_package[full_name].isdisjoint(self._visible[file]) else Kind.PACKAGE
         return symbol.kind if symbol.file in self._visible[file] else None
 
 

@@ -40,20 +40,22 @@ class Tokens:
 
     def _read(self, text: str) -> list[Token]:
         tokens: list[Token] = []
-        match, end, position = _TOKEN.match, len(text), 1 if text.startswith("\ufeff") else 0
-        previous = ""
-        while position < end:
-            found = match(text, position)
-            if found is None:
-                self.fail_at(position, _lexical_mistake(text, position))
-            kind = found.lastgroup or ""
-            if kind != "blank":
+        position = 1 if text.startswith("\ufeff") else 0
+        previous: str | None = None
+        for found in _TOKEN.finditer(text, position):
+            start, end = found.span()
+            kind = found.lastgroup
+            if start != position:
+                break
+            if kind is not None and kind != "blank":
                 if kind == "name" and previous in _NUMBERS:
                     self.fail_at(position, "a blank is missing between a number and a name")
                 tokens.append((kind, found[0], position))
             previous = kind
-            position = found.end()
-        tokens.append(("end", "", end))
+            position = end
+        if position < len(text):
+            self.fail_at(position, _lexical_mistake(text, position))
+        tokens.append(("end", "", position))
         return tokens
 
     def fail(self, message: str) -> NoReturn:
