@@ -79,36 +79,33 @@ class _Builder:
 
     def _fields(self, full_name: str, message: pb.DescriptorProto) -> None:
         draw = self.draw
-        number = 0
-        count = draw(st.integers(0, 5))
-        in_oneof = 0
-        for index in range(count):
-            number += draw(st.integers(1, 4) | st.sampled_from([1000, 100_000_000]))
+        numbers = iter(draw(st.lists(st.integers(1, 40) | st.integers(20_000, 2**29 - 100), min_size=8, unique=True)))
+        kinds = ["field", "field", "field", "map", "oneof"] + ["group"] * (self.syntax == "proto2")
+        for index, kind in enumerate(draw(st.lists(st.sampled_from(kinds), max_size=4))):
             name = draw(st.sampled_from(["f", "some_name", "x_1", "camelCase", "_u"])) + str(index)
-            if in_oneof:
-                in_oneof -= 1
-            elif index < count - 1 and draw(st.integers(0, 3)) == 0:
+            if kind == "map":
+                self._map(full_name, message, name, next(numbers))
+            elif kind == "group":
+                self._group(full_name, message, index, next(numbers))
+            elif kind == "oneof":
                 message.oneof_decl.add(name=f"oneof{index}")
-                in_oneof = 1
-            is_member = in_oneof > 0 or (message.field and message.field[-1].HasField("oneof_index") and self._joins)
-            self._joins = in_oneof > 0
-            if not is_member and draw(st.integers(0, 4)) == 0:
-                self._map(full_name, message, name, number)
-            elif not is_member and self.syntax == "proto2" and draw(st.integers(0, 7)) == 0:
-                self._group(full_name, message, index, number)
+                for member in range(draw(st.integers(1, 2))):
+                    self._field(message, f"{name}_{member}", next(numbers), True)
             else:
-                self._field(message, name, number, bool(is_member))
-        if draw(st.integers(0, 3)) == 0:
-            message.reserved_range.add(start=number + 1, end=number + draw(st.integers(2, 9)))
-            message.reserved_name.append("gone")
-        if self.syntax == "proto2" and draw(st.integers(0, 3)) == 0:
-            message.extension_range.add(start=number + 20, end=2**29)
+                self._field(message, name, next(numbers), False)
+        self._reserve(message)
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"X{field.name}" if field.name.startswith("_") else f"_{field.name}")
 
-    _joins = False
+    def _reserve(self, message: pb.DescriptorProto) -> None:
+        largest = max([field.number for field in message.field], default=0)
+        if self.draw(st.integers(0, 3)) == 0:
+            message.reserved_range.add(start=largest + 1, end=largest + self.draw(st.integers(2, 9)))
+            message.reserved_name.append("gone")
+        if self.syntax == "proto2" and self.draw(st.integers(0, 3)) == 0:
+            message.extension_range.add(start=largest + 20, end=2**29)
 
     def _type(self, field: Field) -> None:
         kinds = ["scalar", "scalar", "message"] + ["enum"] * bool(self.enums)

@@ -16,7 +16,7 @@ from runnel.registry.protobuf.checks import check, check_linked, check_nesting
 from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.names import resolve_names
-from runnel.registry.protobuf.symbols import Kind, Symbols, declared_names
+from runnel.registry.protobuf.symbols import Symbol, Symbols, declared
 
 SCHEMA_FILE = "(schema)"
 """The name of the file that a schema is, which has none."""
@@ -130,7 +130,7 @@ class _WellKnown:
     """A file that needs no reference, checked once for all schemas."""
 
     file: Message
-    names: tuple[tuple[str, Kind], ...]
+    declared: tuple[tuple[str, Symbol], ...]
     serialized: bytes
 
 
@@ -197,14 +197,14 @@ class _Linker:
             raise InvalidSchema(f'reference "{file.name}": {error}') from error
 
     def _add_well_known(self, known: _WellKnown) -> None:
-        self._symbols.add(known.file, known.names)
+        self._symbols.add(known.file, known.declared)
         self._add_to_pool(known.file.name, known.serialized)
 
     def _add(self, elements: Elements) -> list[str]:
         """Check a file whose imports are linked, and link it. The imports without a text."""
         file = elements.file
         missing = [name for name in file.dependency if name not in self._linked]
-        self._symbols.add(file, declared_names(elements))
+        self._symbols.add(file, declared(elements))
         resolve_names(elements, self._symbols, missing)
         options.interpret_standard(elements)
         check(elements)
@@ -230,4 +230,4 @@ def _well_known(name: str) -> _WellKnown:
         file = link(well_known.SOURCES[name], ()).file
         file.name = name
         serialized = file.SerializeToString()
-    return _WellKnown(file, tuple(declared_names(Elements(file))), serialized)
+    return _WellKnown(file, tuple(declared(Elements(file))), serialized)

@@ -56,7 +56,7 @@ class _Names:
 
     def _hint(self, name: str) -> str:
         declared_in = self._symbols.file_of(name)
-        if declared_in is not None and declared_in != self._file.name:
+        if declared_in and declared_in != self._file.name:
             return f': "{declared_in}" declares it, but is not imported'
         if self._missing:
             listed = ", ".join(f'"{each}"' for each in self._missing[:5])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NoReturn
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits
@@ -28,12 +29,16 @@ _SCOPES = (Kind.PACKAGE, Kind.MESSAGE, Kind.ENUM, Kind.SERVICE)
 _TYPES = (Kind.MESSAGE, Kind.ENUM)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Symbol:
     """A declared name: what it is, and in which file."""
 
     kind: Kind
     file: str
+
+
+_PACKAGE = Symbol(Kind.PACKAGE, "")
+"""A package may be that of many files."""
 
 
 @dataclass(slots=True)
@@ -48,30 +53,25 @@ class Symbols:
     _public: dict[str, set[str]] = field(default_factory=dict)
     """For each file, those whose names a file that imports it may use."""
 
-    def add(self, file: Message, names: Iterable[tuple[str, Kind]]) -> None:
+    def add(self, file: Message, declared: Iterable[tuple[str, Symbol]]) -> None:
         """Add a file, with the names that it declares, whose imports were added before."""
-        for full_name, kind in names:
-            self._declare(full_name, kind, file.name)
         name = file.name
+        for full_name, symbol in declared:
+            if self._symbols.setdefault(full_name, symbol) is not symbol:
+                self._fail_twice(full_name, name)
         for package in _prefixes(file.package):
-            self._declare(package, Kind.PACKAGE, name)
+            if self._symbols.setdefault(package, _PACKAGE) is not _PACKAGE:
+                self._fail_twice(package, name)
             self._in_package.setdefault(package, set()).add(name)
         imported = [each for each in file.dependency if each in self._public]
         public = (file.dependency[index] for index in file.public_dependency)
         self._public[name] = {name}.union(*(self._public.get(each, ()) for each in public))
         self._visible[name] = {name}.union(*(self._public[each] for each in imported))
 
-    def _declare(self, full_name: str, kind: Kind, file: str) -> None:
-        if len(full_name) > limits.NAME_CHARACTERS_MAX:
-            raise InvalidSchema(
-                f"the name {full_name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters"
-            )
-        previous = self._symbols.get(full_name)
-        if previous is None:
-            self._symbols[full_name] = Symbol(kind, file)
-        elif kind is not Kind.PACKAGE or previous.kind is not Kind.PACKAGE:
-            where = "" if previous.file == file else f' in "{previous.file}"'
-            raise InvalidSchema(f"{full_name} is declared twice: it is already {previous.kind.value}{where}")
+    def _fail_twice(self, full_name: str, file: str) -> NoReturn:
+        previous = self._symbols[full_name]
+        where = f' in "{previous.file}"' if previous.file not in ("", file) else ""
+        raise InvalidSchema(f"{full_name} is declared twice: it is already {previous.kind.value}{where}")
 
     def resolve(self, name: str, scope: str, file: str, *, types_only: bool = False) -> tuple[str, Kind] | None:
         """The full name and kind of what `name` means within `scope`, the full name of the element that uses it.
@@ -112,10 +112,21 @@ class Symbols:
         return symbol.kind if symbol.file in self._visible[file] else None
 
 
-def declared_names(elements: Elements) -> Iterator[tuple[str, Kind]]:
-    """Everything that a file declares. Constants are siblings of their enum, not its children."""
+def declared(elements: Elements) -> Iterator[tuple[str, Symbol]]:
+    """Everything that a file declares. Raises InvalidSchema if that is too much."""
     if len(elements.messages) + len(elements.enums) > limits.MESSAGES_MAX:
         raise InvalidSchema(f"there are more than {limits.MESSAGES_MAX} messages and enums")
+    longest = limits.NAME_CHARACTERS_MAX
+    if len(elements.file.package) > longest:
+        raise InvalidSchema(f"the package has a name of more than {longest} characters")
+    for name, kind in _names(elements):
+        if len(name) > longest:
+            raise InvalidSchema(f"the name {name[:60]}... has more than {longest} characters")
+        yield name, Symbol(kind, elements.file.name)
+
+
+def _names(elements: Elements) -> Iterator[tuple[str, Kind]]:
+    """Full names. Constants are siblings of their enum, not its children."""
     yield from ((name, Kind.MESSAGE) for name, _ in elements.messages)
     yield from ((name, Kind.FIELD) for name, _ in elements.fields)
     yield from ((name, Kind.ONEOF) for name, _ in elements.oneofs)
