@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runnel.registry import avro
+from runnel.registry import avro, json_schema, protobuf
 from runnel.registry.format import SchemaFormat
 
 AVRO = "AVRO"
@@ -11,6 +11,8 @@ PROTOBUF = "PROTOBUF"
 
 FORMATS: Mapping[str, SchemaFormat] = {
     AVRO: avro.FORMAT,
+    JSON: json_schema.FORMAT,
+    PROTOBUF: protobuf.FORMAT,
 }
 """For new schemas."""
 

@@ -13,7 +13,8 @@ from runnel.registry.avro.schema import AvroSchema
 from runnel.registry.checks import Verdicts
 from runnel.registry.errors import RegistryError
 from runnel.registry.format import InvalidSchema, ParsedSchema
-from runnel.registry.formats import AVRO, JSON
+from runnel.registry.formats import AVRO, JSON, PROTOBUF
+from runnel.registry.protobuf import Decoder, InvalidRecord, ProtobufSchema, read_message_indexes
 from runnel.registry.state import RegistryState, Version
 
 MAGIC = b"\x00"
@@ -54,7 +55,7 @@ async def decoded_by_registry(store: Store, value: bytes | None) -> Decoded | No
 
     try:
         return await store.read(find)
-    except (RegistryError, ClientError, InvalidSchema, InvalidData, ValueError, RecursionError):
+    except (RegistryError, ClientError, InvalidSchema, InvalidData, InvalidRecord, ValueError, RecursionError):
         return None
 
 
@@ -67,4 +68,14 @@ def _json(schema: ParsedSchema, data: bytes) -> Any:
     return json.loads(data)
 
 
-DECODERS: Mapping[str, Callable[[ParsedSchema, bytes], Any]] = {AVRO: _avro, JSON: _json}
+def _protobuf(schema: ParsedSchema, data: bytes) -> Any:
+    assert isinstance(schema, ProtobufSchema)
+    indexes, position = read_message_indexes(data)
+    return Decoder(schema).decode(data[position:], indexes)
+
+
+DECODERS: Mapping[str, Callable[[ParsedSchema, bytes], Any]] = {
+    AVRO: _avro,
+    JSON: _json,
+    PROTOBUF: _protobuf,
+}
