@@ -130,20 +130,55 @@ def test_contexts(client):
     assert ":.team:client" in client.get_subjects()
 
 
-def test_records_are_written_and_read_with_schemas(registry, plain_broker, client):
+def avro(client: SchemaRegistryClient, *, is_newer: bool) -> tuple[Any, Any]:
+    return AvroSerializer(client, RECORD), AvroDeserializer(client, EVOLVED if is_newer else RECORD)
+
+
+def json_schema(client: SchemaRegistryClient, *, is_newer: bool) -> tuple[Any, Any]:
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+
+    read = JSONDeserializer(JSON_SCHEMA, schema_registry_client=client)
+    return JSONSerializer(JSON_SCHEMA, client), read
+
+
+def protobuf(client: SchemaRegistryClient, *, is_newer: bool) -> tuple[Any, Any]:
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", syntax="proto3")
+    field = file.message_type.add(name="Order").field.add(name="id", number=1, json_name="id")
+    field.type, field.label = field.TYPE_INT64, field.LABEL_OPTIONAL
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+    serialize = ProtobufSerializer(order, client, {"use.deprecated.format": False})
+    deserialize = ProtobufDeserializer(order, {"use.deprecated.format": False}, client)
+    return (
+        lambda value, context: serialize(order(**value), context),
+        lambda data, context: {"id": deserialize(data, context).id},
+    )
+
+
+SERDES = {AVRO: avro, JSON: json_schema, PROTOBUF: protobuf}
+
+
+@pytest.mark.parametrize("kind", ALL_FORMATS)
+def test_records_are_written_and_read_with_schemas(registry, plain_broker, client, kind):
     """A newer reader reads what an older writer wrote."""
-    context = SerializationContext("client-orders", MessageField.VALUE)
-    write = AvroSerializer(client, RECORD)
+    topic = f"client-orders-{kind}"
+    context = SerializationContext(topic, MessageField.VALUE)
+    write, _ = SERDES[kind](client, is_newer=False)
     with plain_broker.client() as kafka:
-        kafka.create_topic("client-orders", partitions=1)
+        kafka.create_topic(topic, partitions=1)
         for number in range(3):
-            kafka.send("client-orders", write({"id": number}, context))
-        values = [message.value for message in kafka.read("client-orders")]
+            kafka.send(topic, write({"id": number}, context))
+        values = [message.value for message in kafka.read(topic)]
     assert all(value is not None and value[0] == 0 for value in values)
 
     # Another client, so that nothing is known beforehand.
     with SchemaRegistryClient({"url": registry.origin}) as another:
-        read = AvroDeserializer(another, EVOLVED)
+        _, read = SERDES[kind](another, is_newer=True)
         found = [read(value, context) for value in values]
-    assert found == [{"id": number, "note": ""} for number in range(3)]
-    assert client.get_versions("client-orders-value") == [1]
+    more = {"note": ""} if kind == AVRO else {}
+    assert found == [{"id": number, **more} for number in range(3)]
+    assert client.get_versions(f"{topic}-value") == [1]
