@@ -19,6 +19,7 @@ CONFIG = """\
 "path.cluster" = "{cluster}"
 "path.group" = "{group}"
 "path.partition" = 0
+"path.setting" = "retention.ms"
 
 [checks]
 # Content that is well-formed may be refused for what it says: a timestamp ahead of time, an unknown setting.

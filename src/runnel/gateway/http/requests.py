@@ -130,9 +130,14 @@ def read_query(text: str, kind: type[T]) -> T:
         repeated = next(name for name in names if names.count(name) > 1)
         raise Problem(400, f"the parameter {repeated} is repeated")
     try:
-        return msgspec.convert(given, kind, strict=False)
+        found = msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Problem(400, f"the query is not valid: {error}") from None
+    for name in given:
+        if getattr(found, name) is None:
+            # The text "null" was converted; a parameter without a value is left out.
+            raise Problem(400, f"the query is not valid: {name} has no value")
+    return found
 
 
 def decode(body: bytes | bytearray | memoryview, kind: type[T]) -> T:
