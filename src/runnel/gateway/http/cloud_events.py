@@ -128,6 +128,11 @@ def _decode(body: bytes, kind: Any) -> Any:
 # Out.
 
 
+def is_single(call: "Call", form: Format) -> bool:
+    """Does the client ask for one event, as the whole response?"""
+    return not call.accepts(BATCH) and (call.accepts(EVENT) or form is Format.CLOUDEVENTS)
+
+
 def response_of(
     call: "Call", shown: View, topic: str, messages: list[Message], cursor: str
 ) -> Response | None:
@@ -141,8 +146,6 @@ def response_of(
         return None
     if not messages:
         return Response(status_code=204, headers=headers)
-    if len(messages) > 1:
-        raise Problem(400, f"one event fits into a response: use max=1, or accept {BATCH}")
     event = to_event(messages[0], shown, topic)
     if is_structured:
         return Response(msgspec.json.encode(event), 200, headers, EVENT)

@@ -121,7 +121,10 @@ async def subscribe(call: Call) -> Response:
         messages = await poll(call, found, query.max or MESSAGES_DEFAULT)
         return LineStream(_lines(found, messages), {"runnel-next": found.cursor().text()})
     is_single = query.group is not None and query.max is None and not found.shown.is_replayed
-    messages = await poll(call, found, 1 if is_single else query.max or MESSAGES_DEFAULT)
+    is_event = cloud_events.is_single(call, query.format)
+    if is_event and (query.max or 1) > 1:
+        raise Problem(422, f"one event is a whole response: use max=1, or accept {cloud_events.BATCH}")
+    messages = await poll(call, found, 1 if is_single or is_event else query.max or MESSAGES_DEFAULT)
     as_events = cloud_events.response_of(call, found.shown, view.name, messages, found.cursor().text())
     if as_events is not None:
         return as_events

@@ -70,6 +70,9 @@ SUBSCRIBE = Operation(
                 EVENT_STREAM: Message,
                 cloud_events.EVENT: EventAttributes,
                 cloud_events.BATCH: list[EventAttributes],
+                # An event in binary mode has the type of its data.
+                "text/plain": str,
+                cloud_events.OCTETS: str,
             },
         ),
         204: Answer("There is no message."),
