@@ -1,6 +1,6 @@
 """A broker with SASL and ACLs, and its users."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from runnel.testing import Broker
@@ -10,7 +10,7 @@ PASSWORDS = {"admin": "admin-of-a-test", "anna": "anna-of-a-test"}
 
 
 @contextmanager
-def secured_broker(*, admin: bool = False) -> Iterator[Broker]:
+def secured_broker(more: Mapping[str, str] | None = None, *, admin: bool = False) -> Iterator[Broker]:
     """A broker on which `admin` may do everything, and has created a topic `secret`."""
     users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
     own = f'username="admin" password="{PASSWORDS["admin"]}"'
@@ -21,6 +21,7 @@ def secured_broker(*, admin: bool = False) -> Iterator[Broker]:
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
+        **(more or {}),
     }
     with Broker(settings, security_protocol="SASL_PLAINTEXT", admin=admin) as broker:
         with broker.client(properties=properties("admin")) as client:

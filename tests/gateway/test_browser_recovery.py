@@ -14,7 +14,7 @@ from tests.gateway.browsers import MARKS, tab_of
 from tests.gateway.test_process import children, serve
 from tools.broker_process import free_port
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.long]
 
 RECOVERY_MS = 60_000
 EXPECTED = ("ERR_", "Failed to fetch", "Failed to load resource", "NetworkError", "fetch")

@@ -23,7 +23,7 @@ from tests.gateway.alerts.live import SETTLE_S, faster, heard, options, until_he
 from tests.gateway.alerts.servers import Webhook, webhook
 from tests.gateway.alerts.test_evaluator import eventually, played, running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 VOTERS = "controller.quorum.voters"
 FAST = {

@@ -16,7 +16,7 @@ from runnel.security.scram import SCRAM_HASHES
 from runnel.testing import Broker, LocalGateway
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import Client
-from tests.gateway.test_login import MODULE, PASSWORDS, properties
+from tests.gateway.secured_broker import PASSWORDS, properties, secured_broker
 from tools import token_issuer
 from tools.certificates import CaFolder
 
@@ -27,20 +27,14 @@ def basic(user: str, password: str) -> str:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory) -> Iterator[Broker]:
-    users = " ".join(f'user_{name}="{word}"' for name, word in PASSWORDS.items())
-    own = f'username="admin" password="{PASSWORDS["admin"]}"'
+    keys = token_issuer.write_keys(tmp_path_factory.mktemp("keys") / "keys.json")
     settings = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
-        **token_issuer.settings(token_issuer.write_keys(tmp_path_factory.mktemp("keys") / "keys.json")),
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "security.inter.broker.protocol": "SASL_PLAINTEXT",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own} {users};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        **token_issuer.settings(keys),
         "super.users": "User:admin;User:carl;User:alice",
     }
-    with Broker(settings, security_protocol="SASL_PLAINTEXT") as broker:
+    with secured_broker(settings) as broker:
         with broker.client(properties=properties("admin")) as client:
-            client.create_topic("secret", partitions=1)
             mechanism = next(name for name in SCRAM_HASHES if name.endswith("256"))
             client.run(lambda cluster: Users(cluster).add("carl", "carl-of-a-test", mechanism, 4096))
         yield broker

@@ -20,6 +20,15 @@ from runnel.registry.state import RegistryState, Version
 MAGIC = b"\x00"
 HEADER_BYTES = 5
 DATA_BYTES_MAX = 512 * 1024
+UNDECODABLE = (
+    RegistryError,
+    ClientError,
+    InvalidSchema,
+    InvalidData,
+    InvalidRecord,
+    ValueError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ async def decoded_by_registry(store: Store, value: bytes | None) -> Decoded | No
 
     try:
         return await store.read(find)
-    except (RegistryError, ClientError, InvalidSchema, InvalidData, InvalidRecord, ValueError, RecursionError):
+    except UNDECODABLE:
         return None
 
 
