@@ -13,11 +13,12 @@ or changes their meaning:
 | a number becomes, or is no longer, repeated or required | FIELD_NUMERIC_LABEL_CHANGED |
 | a required field is added, or a field that is no number becomes required | REQUIRED_FIELD_ADDED |
 | a required field is removed | REQUIRED_FIELD_REMOVED |
+| a required field of a closed enum, such as all of proto2, can have numbers that the enum lacks | ENUM_CONST_REMOVED |
 | a field of a oneof is removed, but not all of them | ONEOF_FIELD_REMOVED |
 | fields that could be set together are now in one oneof | MULTIPLE_FIELDS_MOVED_TO_ONEOF, FIELD_MOVED_TO_EXISTING_ONEOF |
 
-Everything else is compatible: fields, messages and constants are added, fields removed or renamed, constants
-removed, messages moved, strings and messages become repeated or single.
+Everything else is compatible: fields, messages and constants are added, fields and constants are removed or
+renamed, messages are moved, strings and messages become repeated or single.
 """
 
 from collections.abc import Iterable
@@ -66,6 +67,7 @@ class _Comparison:
     found: list[Incompatibility] = field(default_factory=list)
     _pending: list[tuple[Descriptor, Descriptor]] = field(default_factory=list)
     _seen: set[tuple[str, str]] = field(default_factory=set)
+    _enums: dict[tuple[str, str], bool] = field(default_factory=dict)
     _fields: int = 0
 
     def report(self, kind: str, path: str, message: str) -> None:
@@ -140,7 +142,7 @@ class _Comparison:
             self._report_field("REQUIRED_FIELD_REMOVED", f"{path}/{removed.number}", removed, reason)
         oneof = _oneof_name(removed)
         if oneof in kept_oneofs:
-            reason = f"is removed, but other fields of its oneof {oneof} are not"
+            reason = f"is removed, but its oneof {oneof} is not removed as a whole"
             self._report_field("ONEOF_FIELD_REMOVED", f"{path}/{oneof}/{removed.number}", removed, reason)
 
     def _compare_fields(self, reader: Descriptor, writer: Descriptor, path: str) -> None:
@@ -180,6 +182,21 @@ class _Comparison:
         elif _label(reader) != _label(writer):
             reason = f"is a number that was {_label(writer)}, and is {_label(reader)}"
             self._report_field("FIELD_NUMERIC_LABEL_CHANGED", path, reader, reason)
+        elif reader.is_required and not self._has_all_constants(reader.enum_type, writer.enum_type):
+            reason = f"is required, but {reader.enum_type.full_name} lacks constants that it could have"
+            self._report_field("ENUM_CONST_REMOVED", path, reader, reason)
+
+    def _has_all_constants(self, reader: Descriptor | None, writer: Descriptor | None) -> bool:
+        """Whether an enum is never unknown. A closed enum drops numbers that it does not have."""
+        if reader is None or not reader.is_closed:
+            return True
+        if writer is None:
+            return False
+        pair = (reader.full_name, writer.full_name)
+        if pair not in self._enums:
+            numbers = {value.number for value in reader.values}
+            self._enums[pair] = all(value.number in numbers for value in writer.values)
+        return self._enums[pair]
 
     def _compare_required(self, reader: Descriptor, writer: Descriptor, path: str) -> None:
         if reader.is_required and not writer.is_required:
