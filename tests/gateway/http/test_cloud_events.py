@@ -31,6 +31,8 @@ def test_binary(http_broker, client: Client, topic) -> None:
     assert headers["ce_id"] == b"7" and headers["ce_specversion"] == b"1.0"
     back = client.get(f"/topics/{topic}/subscribe?offset=0&max=1&format=cloudevents")
     assert (back.status, back.body, back.headers["content-type"]) == (200, b"<a/>", "text/xml")
+    none = client.get(f"/topics/{topic}/subscribe?offset=1&format=cloudevents")
+    assert (none.body, none.headers["content-type"]) == (b"", "application/octet-stream")
     assert back.headers["ce-subject"] == "gr%C3%BC%C3%9Fe" and back.headers["ce-messageid"]
 
 

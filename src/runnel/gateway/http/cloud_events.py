@@ -163,9 +163,10 @@ def _data(event: Mapping[str, Any]) -> tuple[bytes, str]:
     kind = str(event.get("datacontenttype", JSON))
     if "data_base64" in event:
         return base64.b64decode(event["data_base64"]), kind
-    data = event.get("data")
-    if data is None and "data" not in event:
-        return b"", kind
+    if "data" not in event:
+        # Nothing is not JSON.
+        return b"", OCTETS
+    data = event["data"]
     return (data.encode() if isinstance(data, str) and "json" not in kind else _json(data)), kind
 
 
