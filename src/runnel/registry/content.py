@@ -9,6 +9,7 @@ from typing import Any
 
 from runnel.registry.errors import invalid_rules, invalid_schema, malformed
 from runnel.registry.formats import AVRO
+from runnel.registry.limits import NESTING_MAX
 
 Json = Mapping[str, Any]
 LATEST = -1
@@ -95,7 +96,7 @@ def parse_content(given: Any) -> Content:
         kind.upper(),
         text,
         _references(given.get("references")),
-        _metadata(given.get("metadata")),
+        parse_metadata(given.get("metadata")),
         parse_rule_set(given.get("ruleSet")),
     )
 
@@ -117,9 +118,12 @@ def _reference(given: Any) -> Reference:
     raise malformed("a reference has name, subject and version")
 
 
-def _metadata(given: Any) -> Json | None:
+def parse_metadata(given: Any) -> Json | None:
+    """The metadata of a schema or of settings. Raises RegistryError."""
     if given is not None and not isinstance(given, dict):
         raise malformed("metadata is an object")
+    if _is_too_nested(given):
+        raise malformed(f"metadata has more than {NESTING_MAX} levels")
     return given
 
 
@@ -129,6 +133,8 @@ def parse_rule_set(given: Any) -> Json | None:
         return None
     if not isinstance(given, dict):
         raise invalid_rules("it is not an object")
+    if _is_too_nested(given):
+        raise invalid_rules(f"it has more than {NESTING_MAX} levels")
     for name in _RULE_LISTS:
         rules = given.get(name) or []
         if not isinstance(rules, list):
@@ -139,6 +145,19 @@ def parse_rule_set(given: Any) -> Json | None:
         if len(set(names)) < len(names):
             raise invalid_rules(f"two of {name} have the same name")
     return given
+
+
+def _is_too_nested(value: Any) -> bool:
+    """Has a value of JSON more levels than can always be encoded? Looked at level by level, without a stack."""
+    level = [value]
+    for _ in range(NESTING_MAX + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
 
 
 # Defaults and overrides of a subject's settings.

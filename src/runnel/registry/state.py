@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.registry.content import Content, Reference, parse_content, parse_rule_set
+from runnel.registry.content import Content, Reference, parse_content, parse_metadata, parse_rule_set
 from runnel.registry.errors import RegistryError
 from runnel.registry.format import InvalidSchema, ParsedSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
@@ -301,8 +301,9 @@ def _is_usable(name: str, value: Any) -> bool:
     """Is a setting of the type that it should have?"""
     if not name.endswith(("Metadata", "RuleSet")):
         return isinstance(value, str | bool)
+    parse = parse_metadata if name.endswith("Metadata") else parse_rule_set
     try:
-        return isinstance(value, dict) and (name.endswith("Metadata") or parse_rule_set(value) is not None)
+        return parse(value) is not None
     except RegistryError:
         return False
 

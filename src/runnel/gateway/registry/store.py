@@ -8,6 +8,7 @@ A commit proves that no other gateway has written since the decision. A fenced o
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,8 @@ from runnel.registry.state import RegistryState
 
 T = TypeVar("T")
 
+log = logging.getLogger("runnel.registry")
+
 PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-schema-registry"
 SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
@@ -52,6 +55,7 @@ class Workers:
         self.verdicts = Verdicts()
         self.writing = asyncio.Lock()
         """Writers of one gateway wait for each other instead of fencing each other."""
+        self._has_reported = False
 
     async def run(self, call: Callable[[], T]) -> T:
         """Call a function in a thread."""
@@ -66,6 +70,12 @@ class Workers:
             else:
                 findings = [not_comparable(f"comparing all versions takes more than {CHECKS_S:g} s")]
             self.verdicts.add(check, findings)
+
+    def report_skipped(self, offset: int) -> None:
+        """A record failed to replay; all stores would report the same ones, so the first one only is logged."""
+        if not self._has_reported:
+            self._has_reported = True
+            log.exception("the record of %s at offset %d is skipped, as others may be", TOPIC, offset)
 
     def close(self) -> None:
         """End the threads."""
@@ -178,7 +188,11 @@ class Store:
         async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
             await reader.assign({PARTITION: self._position})
             async for message in reader.messages(until={PARTITION: end_offset}):
-                self._state.replay(message.key, message.value)
+                try:
+                    self._state.replay(message.key, message.value)
+                except Exception:
+                    # One record must not keep all others from being read, by every gateway and for ever.
+                    self._workers.report_skipped(message.offset)
                 self._position = message.offset + 1
         # Markers of transactions have offsets too; the reader may be further, at records not replayed.
         self._position = end_offset
