@@ -177,6 +177,9 @@ def test_a_configured_normalization(world):
         ({"schema": TEXT_A, "ruleSet": 1}, 42210),
         ({"schema": TEXT_A, "ruleSet": {"domainRules": [{}]}}, 42210),
         ({"schema": TEXT_A, "ruleSet": {"domainRules": [{"name": "a"}, {"name": "a"}]}}, 42210),
+        ({"schema": TEXT_A, "ruleSet": {"otherRules": [1]}}, 42210),
+        ({"schema": TEXT_A, "ruleSet": {"otherRules": [{"name": []}]}}, 42210),
+        ({"schema": TEXT_A, "ruleSet": {"domainRules": 0}}, 42210),
         ({"schema": TEXT_A, "id": 5}, 42205),
         ({"schema": TEXT_A, "version": 5}, 42201),
         ({"schema": TEXT_A, "id": "x"}, 422),
@@ -186,6 +189,22 @@ def test_a_configured_normalization(world):
 def test_refused_registrations(world, given, code):
     refused(code, world.do, register, "s", given)
     assert world.log == []
+
+
+@pytest.mark.parametrize("default", [[], [{"name": "a"}], {}, "text", 1, None])
+@pytest.mark.parametrize("given", [[], [{"name": "a", "kind": "x"}, {"name": "b"}], {}, "text", 1, None])
+def test_unknown_fields_of_rules_and_metadata_are_merged(world, default, given):
+    world.do(set_config, "s", {"defaultRuleSet": {"x": default}, "defaultMetadata": {"x": default}})
+    found = world.register("s", {"schema": TEXT_A, "ruleSet": {"x": given}, "metadata": {"x": given}})
+
+    expected = default if given is None else given
+    if isinstance(given, list) and given and isinstance(default, list):
+        assert found["ruleSet"] == {"x": given}
+        assert found["metadata"] == {"x": [*default, *given]}
+    elif given == [] and isinstance(default, list):
+        assert found["ruleSet"] == found["metadata"] == {"x": default}
+    else:
+        assert found["ruleSet"] == found["metadata"] == ({} if expected is None else {"x": expected})
 
 
 def test_metadata_and_rules_of_all_levels_are_replayed(world):

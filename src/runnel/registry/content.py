@@ -135,16 +135,20 @@ def parse_rule_set(given: Any) -> Json | None:
         raise invalid_rules("it is not an object")
     if _is_too_nested(given):
         raise invalid_rules(f"it has more than {NESTING_MAX} levels")
-    for name in _RULE_LISTS:
-        rules = given.get(name) or []
-        if not isinstance(rules, list):
+    for name, rules in given.items():
+        if isinstance(rules, list):
+            _check_rules(name[:100], rules)
+        elif name in _RULE_LISTS and rules is not None:
             raise invalid_rules(f"{name} is not a list")
-        names = [rule.get("name") if isinstance(rule, dict) else None for rule in rules]
-        if not all(isinstance(one, str) and one for one in names):
-            raise invalid_rules(f"each of {name} has a name")
-        if len(set(names)) < len(names):
-            raise invalid_rules(f"two of {name} have the same name")
     return given
+
+
+def _check_rules(list_name: str, rules: list[Any]) -> None:
+    names = [rule.get("name") if isinstance(rule, dict) else None for rule in rules]
+    if not all(isinstance(one, str) and one for one in names):
+        raise invalid_rules(f"each of {list_name} has a name")
+    if len(set(names)) < len(names):
+        raise invalid_rules(f"two of {list_name} have the same name")
 
 
 def _is_too_nested(value: Any) -> bool:
@@ -175,7 +179,8 @@ def merged_metadata(parts: Sequence[Json | None]) -> Json | None:
             if isinstance(before, dict) and isinstance(value, dict):
                 found[name] = {**before, **value}
             elif isinstance(before, list) and isinstance(value, list):
-                found[name] = [*before, *(one for one in value if one not in before)]
+                known = {canonical(one) for one in before}
+                found[name] = [*before, *(one for one in value if canonical(one) not in known)]
             elif value is not None:
                 found[name] = value
     return found
@@ -189,9 +194,9 @@ def merged_rules(parts: Sequence[Json | None]) -> Json | None:
     found: dict[str, Any] = {}
     for part in present:
         for name, rules in part.items():
-            if isinstance(rules, list):
-                by_name = {rule["name"]: rule for rule in (*found.get(name, []), *rules)}
-                found[name] = list(by_name.values())
+            before = found.get(name)
+            if isinstance(before, list) and isinstance(rules, list):
+                found[name] = list({rule["name"]: rule for rule in (*before, *rules)}.values())
             elif rules is not None:
                 found[name] = rules
     return found
