@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -39,8 +39,13 @@ class Content:
     rule_set: Json | None = None
 
     def __hash__(self) -> int:
-        # Metadata and rules are dictionaries; they rarely make the difference.
-        return hash((self.type, self.text, self.references))
+        # Metadata and rules are dictionaries; many contents may differ in them only.
+        return hash((self.type, self.guid))
+
+    @property
+    def bare(self) -> "Content":
+        """Without metadata and rules."""
+        return replace(self, metadata=None, rule_set=None)
 
     def to_json(self) -> dict[str, Any]:
         """As requests and records have it; AVRO is not named."""

@@ -220,7 +220,7 @@ def _same_texts(state: RegistryState, candidate: Candidate) -> list[Version]:
     for version in state.subjects.get(candidate.subject, {}).values():
         content = version.content
         if content.type == candidate.content.type and content.references == candidate.content.references:
-            bare = replace(version, content=replace(content, metadata=None, rule_set=None))
+            bare = replace(version, content=content.bare)
             if state.key_of(bare) == candidate.key:
                 found.append(version)
     return found
