@@ -16,13 +16,15 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 TEXTS = st.sampled_from(['"int"', '{"type":"string","doc":"\\ud800"}', "{", "[]"]) | VALUES.map(json.dumps)
+NAMED = st.lists(st.fixed_dictionaries({"name": st.sampled_from(["a", "b", ""]) | VALUES}), max_size=2)
+RULES = st.fixed_dictionaries({}, optional={"domainRules": NAMED | VALUES, "x": NAMED | VALUES})
 FIELDS = {
     "schema": TEXTS | VALUES,
     "schemaType": st.sampled_from(["AVRO", "avro", "XML"]) | VALUES,
     "references": st.lists(st.fixed_dictionaries({"name": VALUES, "subject": VALUES, "version": VALUES}))
     | VALUES,
     "metadata": st.fixed_dictionaries({"properties": VALUES, "tags": VALUES}) | VALUES,
-    "ruleSet": st.fixed_dictionaries({"domainRules": VALUES}) | VALUES,
+    "ruleSet": RULES | VALUES,
     "id": VALUES,
     "version": VALUES,
     "compatibility": VALUES,
@@ -31,7 +33,8 @@ FIELDS = {
     "alias": VALUES,
     "normalize": VALUES,
     "defaultMetadata": VALUES,
-    "overrideRuleSet": st.fixed_dictionaries({"domainRules": VALUES}) | VALUES,
+    "defaultRuleSet": RULES | VALUES,
+    "overrideRuleSet": RULES | VALUES,
     "compatibilityGroup": VALUES,
 }
 BODIES = st.fixed_dictionaries({}, optional=FIELDS) | VALUES

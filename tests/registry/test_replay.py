@@ -1,8 +1,10 @@
 """Records of other registries, and what is written beside them."""
 
+import gc
 import json
 
 from runnel.registry import lookup
+from runnel.registry.content import Content
 from runnel.registry.deletion import delete_subject, delete_version
 from runnel.registry.records import Record
 from runnel.registry.state import RegistryState
@@ -181,3 +183,23 @@ def test_replay_of_the_log_gives_the_same_state():
         )
 
     assert shown(world.restarted().state) == shown(world.state)
+
+
+def test_schemas_that_are_removed_are_not_kept_in_memory():
+    world = World()
+    marked = {"type": "record", "name": "ToBeRemoved", "fields": []}
+    for subject in ("a", "b"):
+        world.register(subject, {"schema": json.dumps(marked), "metadata": {"properties": {"x": "y"}}})
+        world.look_up(subject, marked)
+    for subject in ("a", "b"):
+        world.do(delete_subject, subject)
+        world.do(delete_subject, subject, permanent=True)
+
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, Content) and "ToBeRemoved" in one.text]
+    assert kept == []
+
+
+def test_schemas_that_differ_in_metadata_only_have_other_hashes():
+    hashes = {hash(Content("AVRO", '"int"', metadata={"x": number})) for number in range(100)}
+    assert len(hashes) == 100

@@ -6,10 +6,10 @@ from runnel.registry import lookup
 from runnel.registry.configuration import config, delete_config, delete_mode, mode, set_config, set_mode
 from runnel.registry.deletion import delete_context, delete_subject, delete_version
 from runnel.registry.errors import RegistryError
-from runnel.registry.limits import SCHEMA_BYTES_MAX
+from runnel.registry.limits import NESTING_MAX, SCHEMA_BYTES_MAX
 from runnel.registry.registration import register
 from runnel.registry.settings import LEVELS
-from tests.registry.world import World, record_of
+from tests.registry.world import World, nested, record_of
 
 A = record_of("a")
 AB = record_of("a", "b")
@@ -171,9 +171,15 @@ def test_a_configured_normalization(world):
         ({"schema": TEXT_A, "references": [{"name": "x", "subject": "x", "version": 1}]}, 42201),
         ({"schema": TEXT_A, "references": [{"name": "x", "subject": "x", "version": -1}]}, 42201),
         ({"schema": TEXT_A, "metadata": 1}, 422),
+        ({"schema": TEXT_A, "metadata": nested(NESTING_MAX + 1)}, 422),
+        ({"schema": TEXT_A, "metadata": nested(100_000)}, 422),
+        ({"schema": TEXT_A, "ruleSet": nested(NESTING_MAX + 1)}, 42210),
         ({"schema": TEXT_A, "ruleSet": 1}, 42210),
         ({"schema": TEXT_A, "ruleSet": {"domainRules": [{}]}}, 42210),
         ({"schema": TEXT_A, "ruleSet": {"domainRules": [{"name": "a"}, {"name": "a"}]}}, 42210),
+        ({"schema": TEXT_A, "ruleSet": {"otherRules": [1]}}, 42210),
+        ({"schema": TEXT_A, "ruleSet": {"otherRules": [{"name": []}]}}, 42210),
+        ({"schema": TEXT_A, "ruleSet": {"domainRules": 0}}, 42210),
         ({"schema": TEXT_A, "id": 5}, 42205),
         ({"schema": TEXT_A, "version": 5}, 42201),
         ({"schema": TEXT_A, "id": "x"}, 422),
@@ -183,6 +189,29 @@ def test_a_configured_normalization(world):
 def test_refused_registrations(world, given, code):
     refused(code, world.do, register, "s", given)
     assert world.log == []
+
+
+@pytest.mark.parametrize("default", [[], [{"name": "a"}], {}, "text", 1, None])
+@pytest.mark.parametrize("given", [[], [{"name": "a", "kind": "x"}, {"name": "b"}], {}, "text", 1, None])
+def test_unknown_fields_of_rules_and_metadata_are_merged(world, default, given):
+    world.do(set_config, "s", {"defaultRuleSet": {"x": default}, "defaultMetadata": {"x": default}})
+    found = world.register("s", {"schema": TEXT_A, "ruleSet": {"x": given}, "metadata": {"x": given}})
+
+    expected = default if given is None else given
+    if isinstance(given, list) and given and isinstance(default, list):
+        assert found["ruleSet"] == {"x": given}
+        assert found["metadata"] == {"x": [*default, *given]}
+    elif given == [] and isinstance(default, list):
+        assert found["ruleSet"] == found["metadata"] == {"x": default}
+    else:
+        assert found["ruleSet"] == found["metadata"] == ({} if expected is None else {"x": expected})
+
+
+def test_metadata_and_rules_of_all_levels_are_replayed(world):
+    given = {"schema": TEXT_A, "metadata": nested(NESTING_MAX), "ruleSet": nested(NESTING_MAX)}
+    found = world.register("s", given)
+
+    assert lookup.version(world.restarted().state, "s", "1").content.guid == found["guid"]
 
 
 @pytest.mark.parametrize(
@@ -472,6 +501,9 @@ def test_settings_are_inherited(world):
         ({"alias": {}}, 422),
         ({"overrideRuleSet": {"domainRules": [1]}}, 42210),
         ({"compatibilityPolicy": "x"}, 422),
+        ({"compatibility": nested(100_000)}, 42203),
+        ({"defaultMetadata": nested(NESTING_MAX + 1)}, 422),
+        ({"overrideRuleSet": nested(NESTING_MAX + 1)}, 42210),
     ],
 )
 def test_refused_settings(world, given, code):
@@ -483,6 +515,7 @@ def test_modes(world):
     refused(40409, mode, world.state, "s")
     refused(42204, world.do, set_mode, "s", {"mode": "x"})
     refused(42204, world.do, set_mode, "s", None)
+    refused(42204, world.do, set_mode, "s", {"mode": nested(100_000)})
     world.do(set_mode, "s", {"mode": "READONLY"})
     refused(42205, world.register, "s", A)
     refused(42205, world.do, delete_subject, "s")

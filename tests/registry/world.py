@@ -59,6 +59,14 @@ def body(schema: Any) -> dict[str, Any]:
     return {"schema": json.dumps(schema)}
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """An object of objects."""
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"x": found or 1}
+    return found
+
+
 def record_of(*fields: str, name: str = "R", default: bool = False) -> dict[str, Any]:
     """An Avro record with fields of type int."""
     more = {"default": 0} if default else {}

@@ -4,25 +4,45 @@ A decision looks its checks up in `Verdicts`; what is missing there is raised as
 elsewhere, and the request is decided again.
 """
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from runnel.registry.format import Incompatibility, InvalidSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
 
 VERDICTS_MAX = 4000
+FINDING_CHARACTERS_MAX = 1000
+FINDINGS_CHARACTERS_MAX = 20_000
+"""Findings name fields, whose names may be of any length; they are kept, and are part of a response."""
+
 NOT_COMPARABLE = "NOT_COMPARABLE"
 SCHEMA_TYPE_CHANGED = "SCHEMA_TYPE_CHANGED"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Side:
     """A schema with all that it refers to."""
 
     type: str
     text: str
     references: tuple[ReferencedSchema, ...] = ()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Differs for all that differ."""
+        parts = [self.type, self.text]
+        for reference in self.references:
+            parts += [reference.name, reference.text]
+        found = hashlib.sha256()
+        for part in parts:
+            # Escapes of JSON may be halves of surrogate pairs.
+            data = part.encode(errors="surrogatepass")
+            found.update(len(data).to_bytes(8, "big"))
+            found.update(data)
+        return found.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +51,10 @@ class Check:
 
     reader: Side
     writer: Side
+
+    @property
+    def key(self) -> bytes:
+        return self.reader.digest + self.writer.digest
 
     def run(self) -> list[Incompatibility]:
         """Carry it out."""
@@ -42,9 +66,20 @@ class Check:
                 STORED_FORMATS[side.type].parse(side.text, side.references)
                 for side in (self.reader, self.writer)
             )
-            return reader.incompatibilities(writer)
+            return _shortened(reader.incompatibilities(writer))
         except InvalidSchema as error:
-            return [not_comparable(str(error))]
+            return _shortened([not_comparable(str(error))])
+
+
+def _shortened(findings: list[Incompatibility]) -> list[Incompatibility]:
+    found, characters = [], 0
+    for one in findings:
+        path, message = one.path[:FINDING_CHARACTERS_MAX], one.message[:FINDING_CHARACTERS_MAX]
+        characters += len(path) + len(message)
+        if characters > FINDINGS_CHARACTERS_MAX:
+            break
+        found.append(Incompatibility(one.kind, path, message))
+    return found
 
 
 def not_comparable(reason: str) -> Incompatibility:
@@ -61,14 +96,14 @@ class Unchecked(Exception):
 
 
 class Verdicts:
-    """Findings of checks that were carried out; the most recent ones are kept."""
+    """Findings of checks that were carried out; the most recent ones are kept, without the schemas."""
 
     def __init__(self) -> None:
-        self._findings: OrderedDict[Check, list[Incompatibility]] = OrderedDict()
+        self._findings: OrderedDict[bytes, list[Incompatibility]] = OrderedDict()
 
     def add(self, check: Check, findings: list[Incompatibility]) -> None:
         """A check was carried out."""
-        self._findings[check] = findings
+        self._findings[check.key] = findings
         # More than a decision needs must be kept, or it would never be made.
         while len(self._findings) > VERDICTS_MAX:
             self._findings.popitem(last=False)
@@ -76,10 +111,10 @@ class Verdicts:
     def of(self, checks: Iterable[Check]) -> list[list[Incompatibility]]:
         """The findings of checks; raises Unchecked."""
         wanted = list(checks)
-        missing = [check for check in wanted if check not in self._findings]
+        missing = [check for check in wanted if check.key not in self._findings]
         if missing:
             raise Unchecked(missing)
-        return [self._findings[check] for check in wanted]
+        return [self._findings[check.key] for check in wanted]
 
 
 class ImmediateVerdicts(Verdicts):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from runnel.registry import errors
-from runnel.registry.content import parse_rule_set
+from runnel.registry.content import parse_metadata, parse_rule_set
 from runnel.registry.decision import Decision
 from runnel.registry.names import GLOBAL_SUBJECT, check_subject, context_of, split
 from runnel.registry.records import CONFIG, MODE, Key, Record, record
@@ -138,6 +138,8 @@ def _check_setting(name: str, value: Any) -> None:
         raise errors.malformed(f"{name} is not of type {wanted.__name__}")
     if name.endswith("RuleSet"):
         parse_rule_set(value)
+    if name.endswith("Metadata"):
+        parse_metadata(value)
     if name == "compatibilityPolicy" and value not in POLICIES:
         raise errors.malformed(f"{name} is one of {', '.join(POLICIES)}")
 

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from runnel.registry.errors import invalid_rules, invalid_schema, malformed
 from runnel.registry.formats import AVRO
+from runnel.registry.limits import NESTING_MAX
 
 Json = Mapping[str, Any]
 LATEST = -1
@@ -38,8 +39,13 @@ class Content:
     rule_set: Json | None = None
 
     def __hash__(self) -> int:
-        # Metadata and rules are dictionaries; they rarely make the difference.
-        return hash((self.type, self.text, self.references))
+        # Metadata and rules are dictionaries; many contents may differ in them only.
+        return hash((self.type, self.guid))
+
+    @property
+    def bare(self) -> "Content":
+        """Without metadata and rules."""
+        return replace(self, metadata=None, rule_set=None)
 
     def to_json(self) -> dict[str, Any]:
         """As requests and records have it; AVRO is not named."""
@@ -95,7 +101,7 @@ def parse_content(given: Any) -> Content:
         kind.upper(),
         text,
         _references(given.get("references")),
-        _metadata(given.get("metadata")),
+        parse_metadata(given.get("metadata")),
         parse_rule_set(given.get("ruleSet")),
     )
 
@@ -117,9 +123,12 @@ def _reference(given: Any) -> Reference:
     raise malformed("a reference has name, subject and version")
 
 
-def _metadata(given: Any) -> Json | None:
+def parse_metadata(given: Any) -> Json | None:
+    """The metadata of a schema or of settings. Raises RegistryError."""
     if given is not None and not isinstance(given, dict):
         raise malformed("metadata is an object")
+    if _is_too_nested(given):
+        raise malformed(f"metadata has more than {NESTING_MAX} levels")
     return given
 
 
@@ -129,16 +138,35 @@ def parse_rule_set(given: Any) -> Json | None:
         return None
     if not isinstance(given, dict):
         raise invalid_rules("it is not an object")
-    for name in _RULE_LISTS:
-        rules = given.get(name) or []
-        if not isinstance(rules, list):
+    if _is_too_nested(given):
+        raise invalid_rules(f"it has more than {NESTING_MAX} levels")
+    for name, rules in given.items():
+        if isinstance(rules, list):
+            _check_rules(name[:100], rules)
+        elif name in _RULE_LISTS and rules is not None:
             raise invalid_rules(f"{name} is not a list")
-        names = [rule.get("name") if isinstance(rule, dict) else None for rule in rules]
-        if not all(isinstance(one, str) and one for one in names):
-            raise invalid_rules(f"each of {name} has a name")
-        if len(set(names)) < len(names):
-            raise invalid_rules(f"two of {name} have the same name")
     return given
+
+
+def _check_rules(list_name: str, rules: list[Any]) -> None:
+    names = [rule.get("name") if isinstance(rule, dict) else None for rule in rules]
+    if not all(isinstance(one, str) and one for one in names):
+        raise invalid_rules(f"each of {list_name} has a name")
+    if len(set(names)) < len(names):
+        raise invalid_rules(f"two of {list_name} have the same name")
+
+
+def _is_too_nested(value: Any) -> bool:
+    """Has a value of JSON more levels than can always be encoded? Looked at level by level, without a stack."""
+    level = [value]
+    for _ in range(NESTING_MAX + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
 
 
 # Defaults and overrides of a subject's settings.
@@ -156,7 +184,8 @@ def merged_metadata(parts: Sequence[Json | None]) -> Json | None:
             if isinstance(before, dict) and isinstance(value, dict):
                 found[name] = {**before, **value}
             elif isinstance(before, list) and isinstance(value, list):
-                found[name] = [*before, *(one for one in value if one not in before)]
+                known = {canonical(one) for one in before}
+                found[name] = [*before, *(one for one in value if canonical(one) not in known)]
             elif value is not None:
                 found[name] = value
     return found
@@ -170,9 +199,9 @@ def merged_rules(parts: Sequence[Json | None]) -> Json | None:
     found: dict[str, Any] = {}
     for part in present:
         for name, rules in part.items():
-            if isinstance(rules, list):
-                by_name = {rule["name"]: rule for rule in (*found.get(name, []), *rules)}
-                found[name] = list(by_name.values())
+            before = found.get(name)
+            if isinstance(before, list) and isinstance(rules, list):
+                found[name] = list({rule["name"]: rule for rule in (*before, *rules)}.values())
             elif rules is not None:
                 found[name] = rules
     return found

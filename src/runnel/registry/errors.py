@@ -82,14 +82,19 @@ def invalid_level(level: object) -> RegistryError:
     from runnel.registry.settings import LEVELS
 
     shown = ", ".join(LEVELS)
-    return RegistryError(42203, f"Invalid compatibility level {level!r}. Valid values are {shown}")
+    return RegistryError(42203, f"Invalid compatibility level {_shown(level)}. Valid values are {shown}")
 
 
 def invalid_mode(mode: object) -> RegistryError:
     from runnel.registry.settings import MODES
 
     shown = ", ".join(MODES)
-    return RegistryError(42204, f"Invalid mode {mode!r}. Valid values are {shown}")
+    return RegistryError(42204, f"Invalid mode {_shown(mode)}. Valid values are {shown}")
+
+
+def _shown(value: object) -> str:
+    """What was given instead of a name; lists and objects may be large, and too nested to be shown."""
+    return repr(value[:100]) if isinstance(value, str) else type(value).__name__
 
 
 def not_permitted(message: str) -> RegistryError:

@@ -220,7 +220,7 @@ def _same_texts(state: RegistryState, candidate: Candidate) -> list[Version]:
     for version in state.subjects.get(candidate.subject, {}).values():
         content = version.content
         if content.type == candidate.content.type and content.references == candidate.content.references:
-            bare = replace(version, content=replace(content, metadata=None, rule_set=None))
+            bare = replace(version, content=content.bare)
             if state.key_of(bare) == candidate.key:
                 found.append(version)
     return found
@@ -328,13 +328,14 @@ def _findings(
     kind = level.removesuffix(TRANSITIVE)
     if kind == NONE:
         return []
+    new = candidate.side
     checks: list[tuple[Version, str, Check]] = []
     for version in reversed(versions):
         old = Side(version.content.type, version.content.text, _stored_references(state, version))
         if kind in (BACKWARD, FULL):
-            checks.append((version, BACKWARD, Check(candidate.side, old)))
+            checks.append((version, BACKWARD, Check(new, old)))
         if kind in (FORWARD, FULL):
-            checks.append((version, FORWARD, Check(old, candidate.side)))
+            checks.append((version, FORWARD, Check(old, new)))
     found: list[str] = []
     results = verdicts.of(one for _, _, one in checks)
     for (version, direction, _), findings in zip(checks, results, strict=True):

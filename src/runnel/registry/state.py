@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.registry.content import Content, Reference, parse_content, parse_rule_set
+from runnel.registry.content import Content, Reference, parse_content, parse_metadata, parse_rule_set
 from runnel.registry.errors import RegistryError
 from runnel.registry.format import InvalidSchema, ParsedSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
@@ -52,7 +52,7 @@ class Context:
     """All versions with an id, deleted ones too."""
     ids: dict[bytes, int] = field(default_factory=dict)
     """Ids by the keys of contents."""
-    unindexed: list[Version] = field(default_factory=list)
+    unindexed: dict[tuple[str, int], Version] = field(default_factory=dict)
     """Versions whose keys are not computed yet, as that takes parsing."""
 
 
@@ -117,8 +117,6 @@ class RegistryState:
             return
         if known is not None:
             self._remove(known)
-            # Others may refer to it.
-            self._parsed.clear()
         if version is not None:
             self._add(version)
 
@@ -132,7 +130,7 @@ class RegistryState:
         context = self.contexts.setdefault(name, Context())
         context.highest_id = max(context.highest_id, version.id)
         context.by_id.setdefault(version.id, {})[version.place] = version
-        context.unindexed.append(version)
+        context.unindexed[version.place] = version
         self.by_guid.setdefault(version.content.guid, {})[version.place] = version
         for reference in version.content.references:
             target = self.target_of(version.subject, reference)
@@ -142,6 +140,11 @@ class RegistryState:
         versions = self.subjects[version.subject]
         del versions[version.version]
         context = self.contexts[context_of(version.subject)]
+        context.unindexed.pop(version.place, None)
+        for content in (version.content, version.content.bare):
+            self._keys.pop(content, None)
+        # Others may refer to it.
+        self._parsed.clear()
         _drop(context.by_id, version.id, version.place)
         _drop(self.by_guid, version.content.guid, version.place)
         for reference in version.content.references:
@@ -219,8 +222,8 @@ class RegistryState:
         context = self.contexts.get(context_name)
         if context is None:
             return None
-        pending, context.unindexed = context.unindexed, []
-        for version in pending:
+        pending, context.unindexed = context.unindexed, {}
+        for version in pending.values():
             known = context.ids.get(self.key_of(version))
             if known not in context.by_id:
                 context.ids[self.key_of(version)] = version.id
@@ -301,8 +304,9 @@ def _is_usable(name: str, value: Any) -> bool:
     """Is a setting of the type that it should have?"""
     if not name.endswith(("Metadata", "RuleSet")):
         return isinstance(value, str | bool)
+    parse = parse_metadata if name.endswith("Metadata") else parse_rule_set
     try:
-        return isinstance(value, dict) and (name.endswith("Metadata") or parse_rule_set(value) is not None)
+        return parse(value) is not None
     except RegistryError:
         return False
 

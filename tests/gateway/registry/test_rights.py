@@ -33,6 +33,13 @@ def door(secured):
         yield visitor
 
 
+@pytest.fixture(scope="module")
+def own_rights(secured):
+    """A gateway with credentials of its own."""
+    with serving(GatewayOptions(secured.bootstrap_servers, properties("admin"))) as visitor:
+        yield visitor
+
+
 def permit(broker, kind: ResourceType, name: str, *operations: Operation) -> None:
     acls = [
         AccessControlEntry(kind, name, PatternType.LITERAL, "User:anna", "*", operation, PermissionType.ALLOW)
@@ -42,22 +49,45 @@ def permit(broker, kind: ResourceType, name: str, *operations: Operation) -> Non
         client.run(lambda cluster: AclAdmin(cluster).create(acls))
 
 
-@pytest.mark.parametrize(
+REFUSED = pytest.mark.parametrize(
     "headers",
     [
-        {},
         {"Authorization": "Basic !"},
         {"Authorization": "Basic " + base64.b64encode(b"anna:wrong").decode()},
         {"Authorization": "Basic " + base64.b64encode(b"\xff").decode()},
         {"Authorization": "Digest x"},
         {"Authorization": "Bearer x"},
     ],
-    ids=["none", "malformed", "wrong password", "not UTF-8", "another scheme", "token"],
+    ids=["malformed", "wrong password", "not UTF-8", "another scheme", "token"],
 )
+
+
+@REFUSED
 def test_without_valid_credentials_nothing_is_answered(door, headers):
     status, error = call(door, "GET", "/subjects", **headers)
 
     assert (status, error["error_code"]) == (401, 40101)
+
+
+def test_credentials_are_asked_for(door):
+    reply = door.get("/subjects")
+
+    assert reply.status == 401
+    assert reply.headers["www-authenticate"].startswith("Basic ")
+
+
+@REFUSED
+def test_the_rights_of_the_gateway_are_not_those_of_wrong_credentials(own_rights, headers):
+    status, error = call(own_rights, "GET", "/subjects", **headers)
+
+    assert (status, error["error_code"]) == (401, 40101)
+
+
+def test_the_rights_of_the_gateway_are_those_of_requests_without_credentials(own_rights):
+    assert call(own_rights, "GET", "/subjects")[0] == 200
+    assert call(own_rights, "GET", "/subjects", **basic("admin"))[0] == 200
+    status, error = call(own_rights, "POST", "/subjects/own/versions", SCHEMA, **basic("anna"))
+    assert (status, error["error_code"]) == (403, 40301)
 
 
 def test_acls_decide(secured, door):

@@ -6,6 +6,7 @@ from runnel.client.admin import Admin
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.store import SETTINGS
 from runnel.model.configs import ResourceType
+from runnel.registry.state import RegistryState
 from runnel.testing import Broker
 from tests.gateway.gateways import serving
 from tests.gateway.registry.calls import call, register
@@ -45,6 +46,34 @@ def test_a_topic_of_confluent_is_read_extended_and_stays_readable():
         assert value is None or isinstance(json.loads(value), dict)
     registered = [json.loads(value) for key, value in added if b'"new"' in key and value]
     assert registered == [{"subject": "new", "version": 1, "id": 10, "schema": '"long"', "deleted": False}]
+
+
+def test_records_that_cannot_be_replayed_are_skipped(monkeypatch, caplog):
+    """Of what is nested deeply, some is decoded with the stack that there is and cannot be encoded."""
+    replay = RegistryState.replay
+
+    def failing(state: RegistryState, key: bytes | None, value: bytes | None) -> None:
+        if key == b"bad":
+            raise RuntimeError(key)
+        replay(state, key, value)
+
+    monkeypatch.setattr(RegistryState, "replay", failing)
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
+            for number, levels in enumerate(range(900, 1000, 2), 1):
+                key = f'{{"keytype":"SCHEMA","subject":"deep","version":{number},"magic":1}}'
+                metadata = '{"x":' * levels + "1" + "}" * levels
+                value = f'{{"id":{number},"schema":"\\"int\\"","metadata":{metadata}}}'
+                client.send("_schemas", value.encode(), key=key.encode())
+            client.send("_schemas", b"{}", key=b"bad")
+            client.send("_schemas", b"{}", key=b"bad")
+            for name, text in CONFLUENT:
+                client.send("_schemas", None if text is None else text.encode(), key=name.encode())
+        with serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+            assert call(visitor, "GET", "/subjects")[1] == [":.c:x", "orders-value"]
+            assert register(visitor, "deep", '"int"')["version"] == 1
+    assert len([one for one in caplog.records if one.name == "runnel.registry"]) == 1
 
 
 def test_the_topic_is_created_compacted_with_one_partition(plain_broker, registry):

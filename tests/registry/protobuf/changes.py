@@ -24,7 +24,8 @@ def field_change(name: str, old: str, new: str, *expected: str) -> Case:
 
 
 KIND, SCALAR, NUMERIC = (
-    f"{kind} #/M/1" for kind in ("FIELD_KIND_CHANGED", "FIELD_SCALAR_KIND_CHANGED", "FIELD_NUMERIC_LABEL_CHANGED")
+    f"{kind} #/M/1"
+    for kind in ("FIELD_KIND_CHANGED", "FIELD_SCALAR_KIND_CHANGED", "FIELD_NUMERIC_LABEL_CHANGED")
 )
 
 COMPATIBLE_TYPES = [

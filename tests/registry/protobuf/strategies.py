@@ -99,7 +99,9 @@ class _Builder:
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"X{field.name}" if field.name.startswith("_") else f"_{field.name}")
+                message.oneof_decl.add(
+                    name=f"X{field.name}" if field.name.startswith("_") else f"_{field.name}"
+                )
 
     def _reserve(self, message: pb.DescriptorProto) -> None:
         largest = max([field.number for field in message.field], default=0)
@@ -168,7 +170,9 @@ class _Builder:
         if value.type == Field.TYPE_ENUM and dict(self.enums)[value.type_name[1:]].value[0].number != 0:
             value.type = Field.TYPE_BOOL
             value.ClearField("type_name")
-        field = message.field.add(name=name, number=number, label=Field.LABEL_REPEATED, type=Field.TYPE_MESSAGE)
+        field = message.field.add(
+            name=name, number=number, label=Field.LABEL_REPEATED, type=Field.TYPE_MESSAGE
+        )
         field.type_name = f".{full_name}.{entry_name}"
 
     def _group(self, full_name: str, message: pb.DescriptorProto, index: int, number: int) -> None:

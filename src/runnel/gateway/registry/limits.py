@@ -23,4 +23,7 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """After which the broker ends the transaction of a gateway that was killed."""
 
 WORKERS = 2
-"""Threads that parse and compare schemas."""
+"""Threads that decide requests."""
+
+CHECK_WORKERS = 2
+"""Threads that compare schemas, which may take a second each: requests that need none do not wait for them."""

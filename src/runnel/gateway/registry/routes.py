@@ -17,7 +17,8 @@ from starlette.responses import Response
 from runnel import __version__
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
-from runnel.gateway.registry.clients import Clients, NotAuthenticated
+from runnel.gateway.http.principals import Principals
+from runnel.gateway.http.problems import Problem
 from runnel.gateway.registry.handlers import OPERATIONS, Call, Operation
 from runnel.gateway.registry.limits import BODY_BYTES_MAX, BODY_S
 from runnel.gateway.registry.store import Store, Workers
@@ -39,6 +40,8 @@ DENIED = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+CODES = {401: 40101, 503: 50002}
+"""Confluent's codes of what is refused before it reaches the registry; others are the status."""
 
 log = logging.getLogger("runnel.registry")
 
@@ -52,7 +55,8 @@ class RegistryApp:
 
     def __init__(self, options: "GatewayOptions", sessions: "Sessions") -> None:
         self._options = options
-        self._clients = Clients(options, sessions)
+        self._principals = Principals(options)
+        sessions.closed_with.append(self._principals.close)
         self._workers = Workers()
         self._stores: WeakKeyDictionary[Cluster, Store] = WeakKeyDictionary()
 
@@ -79,9 +83,9 @@ class RegistryApp:
             return
         except RegistryError as error:
             response = _error(error.status, error.code, error.message)
-        except NotAuthenticated as error:
-            response = _error(401, 40101, str(error))
-            response.headers["www-authenticate"] = 'Basic realm="runnel"'
+        except Problem as problem:
+            response = _error(problem.status, CODES.get(problem.status, problem.status), problem.detail)
+            response.headers.update(problem.headers)
         except ClientError as error:
             response = _client_error(error)
         except Exception:
@@ -95,7 +99,16 @@ class RegistryApp:
         context = ""
         if parts[0] == "contexts" and len(parts) > 2:
             context, parts = context_named(parts[1]), parts[2:]
-        cluster = await self._clients.of(request.headers.get("authorization"))
+        async with self._principals.use(request.headers.get("authorization")) as principal:
+            try:
+                return await self._respond_to(principal.cluster, request, context, parts)
+            except ClientError as error:
+                self._principals.failed(principal, error)
+                raise
+
+    async def _respond_to(
+        self, cluster: Cluster, request: Request, context: str, parts: list[str]
+    ) -> Response:
         if parts[0] == "v1" and not context:
             return await _metadata(request.method, parts, cluster)
         operation, names = matched(request.method, parts)

@@ -8,6 +8,7 @@ A commit proves that no other gateway has written since the decision. A fenced o
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from runnel.gateway.own_topics import create_if_missing, exists
 from runnel.gateway.registry.limits import (
     ATTEMPT_PAUSE_MAX_S,
     ATTEMPT_PAUSE_S,
+    CHECK_WORKERS,
     CHECKS_S,
     FRESH_S,
     TRANSACTION_TIMEOUT_MS,
@@ -39,37 +41,56 @@ from runnel.registry.state import RegistryState
 
 T = TypeVar("T")
 
+log = logging.getLogger("runnel.registry")
+
 PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-schema-registry"
 SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
 
 
 class Workers:
-    """Threads for parsing and comparing, and the verdicts of all comparisons of a gateway."""
+    """Threads for deciding and for comparing, and the verdicts of all comparisons of a gateway."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="registry")
+        self._deciding = ThreadPoolExecutor(WORKERS, thread_name_prefix="registry")
+        self._checking = ThreadPoolExecutor(CHECK_WORKERS, thread_name_prefix="registry-checks")
         self.verdicts = Verdicts()
         self.writing = asyncio.Lock()
         """Writers of one gateway wait for each other instead of fencing each other."""
+        self._has_reported = False
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """Call a function in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+    async def run(self, lock: asyncio.Lock, call: Callable[[], T]) -> T:
+        """Call a function in a thread, with a lock that is held until it ends, even if its caller is gone."""
+        await lock.acquire()
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._deciding, call)
+        except BaseException:
+            lock.release()
+            raise
+        future.add_done_callback(lambda _: lock.release())
+        return await asyncio.shield(future)
 
     async def check(self, unchecked: Unchecked) -> None:
         """Carry out checks; those for which there is no time are answered as not comparable."""
-        deadline_s = asyncio.get_running_loop().time() + CHECKS_S
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CHECKS_S
         for check in unchecked.checks:
-            if asyncio.get_running_loop().time() < deadline_s:
-                findings = await self.run(check.run)
+            if loop.time() < deadline_s:
+                findings = await loop.run_in_executor(self._checking, check.run)
             else:
                 findings = [not_comparable(f"comparing all versions takes more than {CHECKS_S:g} s")]
             self.verdicts.add(check, findings)
 
+    def report_skipped(self, offset: int) -> None:
+        """A record failed to replay; all stores would report the same ones, so the first one only is logged."""
+        if not self._has_reported:
+            self._has_reported = True
+            log.exception("the record of %s at offset %d is skipped, as others may be", TOPIC, offset)
+
     def close(self) -> None:
         """End the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._deciding, self._checking):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Store:
@@ -88,12 +109,12 @@ class Store:
         """The result of a query; one that finds nothing is repeated with all records of the topic."""
         is_fresh = await self._refresh(FRESH_S)
         try:
-            return await self._decide(query)
+            return await self._decide_with_checks(query)
         except RegistryError as error:
             if error.status != 404 or is_fresh:
                 raise
         await self._refresh(0.0)
-        return await self._decide(query)
+        return await self._decide_with_checks(query)
 
     async def write(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
         """Carry out what a request leads to."""
@@ -106,17 +127,20 @@ class Store:
     async def _write(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
         await self._refresh(0.0)
         # Most requests register what is registered already: these, and refusals, need no transaction.
-        decision = await self._decide(decide)
+        decision = await self._decide_with_checks(decide)
         if not decision.records:
             return decision.response
         pause_s = ATTEMPT_PAUSE_S
         while True:
-            async with self._workers.writing:
-                try:
+            try:
+                async with self._workers.writing:
                     return await self._attempt(decide)
-                except ClientError as error:
-                    if not is_fenced(error):
-                        raise
+            except Unchecked as unchecked:
+                # A version was added meanwhile. Others write while it is compared with.
+                await self._workers.check(unchecked)
+            except ClientError as error:
+                if not is_fenced(error):
+                    raise
             await asyncio.sleep(random.uniform(0, pause_s))
             pause_s = min(2 * pause_s, ATTEMPT_PAUSE_MAX_S)
 
@@ -137,13 +161,16 @@ class Store:
             await self._refresh(0.0)
         return decision.response
 
-    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
+    async def _decide_with_checks(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
         while True:
             try:
-                async with self._state_lock:
-                    return await self._workers.run(lambda: decide(self._state, self._workers.verdicts))
+                return await self._decide(decide)
             except Unchecked as unchecked:
                 await self._workers.check(unchecked)
+
+    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
+        """Raises Unchecked."""
+        return await self._workers.run(self._state_lock, lambda: decide(self._state, self._workers.verdicts))
 
     # Replay.
 
@@ -178,7 +205,11 @@ class Store:
         async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
             await reader.assign({PARTITION: self._position})
             async for message in reader.messages(until={PARTITION: end_offset}):
-                self._state.replay(message.key, message.value)
+                try:
+                    self._state.replay(message.key, message.value)
+                except Exception:
+                    # One record must not keep all others from being read, by every gateway and for ever.
+                    self._workers.report_skipped(message.offset)
                 self._position = message.offset + 1
         # Markers of transactions have offsets too; the reader may be further, at records not replayed.
         self._position = end_offset

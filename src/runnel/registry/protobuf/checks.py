@@ -95,7 +95,9 @@ def _check_message(name: str, message: Message, syntax: str) -> None:
 def _check_numbers(name: str, ranges: list[Range], numbers: Iterable[tuple[int, str]]) -> None:
     """No two ranges overlap, and none has a number in use. Takes the time of sorting them."""
     ranges.sort()
-    for (start, last, purpose), (next_start, next_last, next_purpose) in zip(ranges, ranges[1:], strict=False):
+    for (start, last, purpose), (next_start, next_last, next_purpose) in zip(
+        ranges, ranges[1:], strict=False
+    ):
         if next_start <= last:
             _fail(name, f"{start} to {last}, {purpose}, overlaps {next_start} to {next_last}, {next_purpose}")
     position = 0
@@ -146,7 +148,9 @@ def _check_oneofs(name: str, message: Message) -> None:
         if index not in seen:
             _fail(f"{name}.{oneof.name}", "a oneof has to have a field")
     synthetic = [field.oneof_index for field in message.field if field.proto3_optional]
-    if synthetic and sorted(synthetic) != list(range(len(message.oneof_decl) - len(synthetic), len(message.oneof_decl))):
+    if synthetic and sorted(synthetic) != list(
+        range(len(message.oneof_decl) - len(synthetic), len(message.oneof_decl))
+    ):
         _fail(name, "the oneofs of fields with optional have to come after all others")
 
 
@@ -172,7 +176,13 @@ def _is_map(field: Message, entry: Message) -> bool:
         and field.type == model.TYPE_MESSAGE
         and entry.name == model.map_entry_name(field.name)
         and parts == [("key", 1, optional), ("value", 2, optional)]
-        and not (entry.nested_type or entry.enum_type or entry.oneof_decl or entry.extension_range or entry.extension)
+        and not (
+            entry.nested_type
+            or entry.enum_type
+            or entry.oneof_decl
+            or entry.extension_range
+            or entry.extension
+        )
     )
 
 

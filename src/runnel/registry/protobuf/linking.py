@@ -85,7 +85,9 @@ def for_linker(file: Message, missing: Sequence[str]) -> bytes:
     copy = linkable(file, missing)
     if not copy.syntax:
         for _name, message in Elements(copy).messages:
-            names = [model.json_name(field.name) for field in message.field if not field.HasField("json_name")]
+            names = [
+                model.json_name(field.name) for field in message.field if not field.HasField("json_name")
+            ]
             if len(set(names)) < len(names):
                 message.options.deprecated_legacy_json_field_conflicts = True
     serialized: bytes = copy.SerializeToString(deterministic=True)
@@ -108,7 +110,9 @@ def _decoded(text: str) -> Message:
     try:
         file = model.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError) as error:
-        raise InvalidSchema("the text is neither .proto source nor base64 of a FileDescriptorProto") from error
+        raise InvalidSchema(
+            "the text is neither .proto source nor base64 of a FileDescriptorProto"
+        ) from error
     for _scope, element in Elements(file).with_options():
         _check_uninterpreted(element.options)
     if file.syntax == "editions" and file.edition not in parser.EDITIONS.values():

@@ -112,7 +112,9 @@ class _Assignment:
 
     @property
     def name(self) -> str:
-        return ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in self.option.name)
+        return ".".join(
+            f"({part.name_part})" if part.is_extension else part.name_part for part in self.option.name
+        )
 
     def apply(self, options: Message) -> None:
         target = options
@@ -137,7 +139,9 @@ class _Assignment:
         if field is None:
             self._fail("no extension of this name is declared; is the file that does so imported?")
         if field.containing_type.full_name != message.DESCRIPTOR.full_name:
-            self._fail(f"{field.full_name} extends {field.containing_type.full_name}, not {message.DESCRIPTOR.full_name}")
+            self._fail(
+                f"{field.full_name} extends {field.containing_type.full_name}, not {message.DESCRIPTOR.full_name}"
+            )
         return field
 
     def _assign(self, target: Message, field: Message) -> None:

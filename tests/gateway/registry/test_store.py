@@ -1,0 +1,83 @@
+"""Threads of the registry: what one request does there never disturbs another one."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from runnel.client.cluster import Cluster
+from runnel.gateway.registry.limits import CHECK_WORKERS, WORKERS
+from runnel.gateway.registry.store import Store, Workers
+from runnel.registry import lookup
+from runnel.registry.checks import Check, Side, Unchecked
+from runnel.registry.format import Incompatibility
+
+END_S = 30.0
+"""Against a test that waits for ever."""
+
+
+@asynccontextmanager
+async def new_store(bootstrap: str) -> AsyncIterator[tuple[Store, Workers]]:
+    workers = Workers()
+    try:
+        async with Cluster(bootstrap) as cluster, asyncio.timeout(END_S):
+            yield Store(cluster, workers), workers
+    finally:
+        workers.close()
+
+
+@dataclass(frozen=True)
+class SlowCheck(Check):
+    """A check that ends when the test says so."""
+
+    wait: Callable[[], object]
+
+    def run(self) -> list[Incompatibility]:
+        self.wait()
+        return []
+
+
+def test_the_state_is_not_shared_with_the_thread_of_a_request_that_was_cancelled(plain_broker):
+    entered, may_end, ends = threading.Event(), threading.Event(), []
+
+    def slow(state, verdicts):
+        entered.set()
+        may_end.wait(END_S)
+        ends.append("cancelled")
+
+    async def run():
+        async with new_store(plain_broker.bootstrap_servers) as (store, _):
+            first = asyncio.create_task(store.read(slow))
+            try:
+                await asyncio.to_thread(entered.wait, END_S)
+                first.cancel()
+                await asyncio.wait([first])
+                second = asyncio.create_task(store.read(lambda state, verdicts: ends.append("next")))
+                await asyncio.wait([second], timeout=0.1)
+            finally:
+                may_end.set()
+            await second
+
+    asyncio.run(run())
+    assert ends == ["cancelled", "next"]
+
+
+def test_lookups_do_not_wait_for_checks(plain_broker):
+    may_end = threading.Event()
+    count = 2 * (CHECK_WORKERS + WORKERS)
+    side = Side("AVRO", "1")
+
+    async def run():
+        async with new_store(plain_broker.bootstrap_servers) as (store, workers):
+            slow = SlowCheck(side, side, lambda: may_end.wait(END_S))
+            checks = [asyncio.create_task(workers.check(Unchecked([slow]))) for _ in range(count)]
+            try:
+                await asyncio.sleep(0)
+                await store.read(lambda state, verdicts: lookup.subjects(state))
+                assert not any(task.done() for task in checks)
+            finally:
+                may_end.set()
+            await asyncio.gather(*checks)
+
+    asyncio.run(run())

@@ -1,0 +1,59 @@
+"""Verdicts are those of the schemas that were compared, and do not keep them."""
+
+import gc
+import json
+import weakref
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.registry.checks import (
+    FINDING_CHARACTERS_MAX,
+    FINDINGS_CHARACTERS_MAX,
+    Check,
+    Side,
+    Unchecked,
+    Verdicts,
+    not_comparable,
+)
+from runnel.registry.format import ReferencedSchema
+
+TEXTS = st.text(st.sampled_from("ab\ud800"), max_size=3)
+REFERENCES = st.lists(st.builds(ReferencedSchema, TEXTS, TEXTS), max_size=2).map(tuple)
+CHECKS = st.builds(Check, *[st.builds(Side, TEXTS, TEXTS, REFERENCES)] * 2)
+
+
+@given(CHECKS, CHECKS)
+def test_keys_are_equal_if_the_checks_are(one, other):
+    assert (one.key == other.key) == (one == other)
+
+
+def test_verdicts_do_not_keep_schemas():
+    class Text(str):
+        """A text that can be watched."""
+
+    verdicts = Verdicts()
+    text = Text("x" * 1000)
+    watched = weakref.ref(text)
+    verdicts.add(Check(Side("AVRO", text), Side("AVRO", "y")), [not_comparable("no")])
+
+    assert verdicts.of([Check(Side("AVRO", text), Side("AVRO", "y"))]) == [[not_comparable("no")]]
+    with pytest.raises(Unchecked):
+        verdicts.of([Check(Side("AVRO", "y"), Side("AVRO", text))])
+    del text
+    gc.collect()
+    assert watched() is None
+
+
+def test_findings_about_long_names_are_short():
+    fields = [{"name": "f" * 10_000 + str(number), "type": "int"} for number in range(50)]
+    old, new = (
+        Side("AVRO", json.dumps({"type": "record", "name": "R", "fields": given})) for given in ([], fields)
+    )
+    findings = Check(new, old).run()
+
+    assert findings
+    shown = [text for one in findings for text in (one.path, one.message)]
+    assert max(map(len, shown)) <= FINDING_CHARACTERS_MAX
+    assert sum(map(len, shown)) <= FINDINGS_CHARACTERS_MAX
