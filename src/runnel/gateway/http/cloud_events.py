@@ -44,6 +44,12 @@ PLAIN_TYPE = "io.runnel.record"
 _NAME = re.compile(r"[a-z0-9]{1,100}")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,200}")
 OCTETS = "application/octet-stream"
+INERT = {
+    "content-security-policy": "default-src 'none'; sandbox",
+    "content-disposition": "attachment",
+}
+"""Records choose their content type: a browser neither shows nor runs them with the rights of a page here."""
+
 _BROKEN = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -156,7 +162,8 @@ def response_of(
             headers[PREFIX + name] = quote(text, safe=" !#$&'()*+,/:;=?@[]^_`{|}~.-")
     # In a header: what a record has there may be anything.
     is_type = _CONTENT_TYPE.fullmatch(content_type) is not None
-    return Response(data, 200, {**headers, "content-type": content_type if is_type else OCTETS})
+    kind = content_type if is_type else OCTETS
+    return Response(data, 200, {**headers, **INERT, "content-type": kind})
 
 
 def _data(event: Mapping[str, Any]) -> tuple[bytes, str]:
