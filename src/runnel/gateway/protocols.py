@@ -1,4 +1,4 @@
-"""uvicorn's protocols with what it lacks: a limit for the head of a request, and a way to drop a connection.
+"""uvicorn's protocols with what it lacks: limits for heads and trailers, and a way to drop a connection.
 
 An application can only end a response. That waits until the client has read what is not sent yet, for ever if
 it does not read: `runnel.abort` in the extensions of a scope closes the connection at once.
@@ -38,8 +38,8 @@ class HttpProtocol(HttpToolsProtocol):
     """A connection of HTTP/1.1."""
 
     _is_in_head = False
-    _began_now = False
-    _head_bytes = 0
+    _advances = False
+    _unused_bytes = 0
     _head_timer: "asyncio.TimerHandle | None" = None
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
@@ -53,27 +53,43 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Count what arrives before the headers are complete: the parser has no limit of its own."""
-        self._began_now = False
+        """Count what arrives without a complete head or a part of a body: the parser has no limit of its own.
+
+        That is an endless header or trailer, or the extension of a chunk.
+        """
+        self._advances = False
         super().data_received(data)
-        if self._is_in_head and not self._began_now:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+        self._unused_bytes = 0 if self._advances else self._unused_bytes + len(data)
+        if self._unused_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            is_answering = self.cycle is not None and self.cycle.response_started
+            if is_answering and not self.cycle.response_complete:
+                drop(self.transport)
+            else:
                 self.transport.write(TOO_LARGE)
                 self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._is_in_head = self._began_now = True
-        self._head_bytes = 0
+        self._is_in_head = self._advances = True
         super().on_message_begin()
         cast("dict[str, Any]", self.scope)["extensions"] = {ABORT: partial(drop, self.transport)}
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_READ_S, self.transport.abort)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; trailers are dropped: what was decided by headers is not changed afterwards."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        self._advances = True
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         """The headers of a request are complete."""
         self._is_in_head = False
+        self._advances = True
         self._stop_timer()
         super().on_headers_complete()
 

@@ -13,7 +13,7 @@ BODY_READ_S = 30.0
 """How long a body may pause. A client that sends a byte a minute would hold a request for ever."""
 
 HEAD_BYTES_MAX = 64 * 1024
-"""The request line and all headers; the server's parser itself has no limit."""
+"""The request line and all headers, or all trailers; the server's parser itself has no limit."""
 
 HEAD_READ_S = 30.0
 """How long a client may take to send a request line and its headers."""
