@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runnel.gateway.http import limits
 from runnel.gateway.options import GatewayOptions
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import PROBLEM, Client
@@ -32,6 +33,7 @@ def test_too_many_requests_are_a_429(client: Client, topic, monkeypatch) -> None
     assert retry_after(client.get("/topics")) >= 1
 
 
+EVENT = b'{"id":"7","source":"/shop","specversion":"1.0","type":"t"}'
 CHUNKED = (
     b"POST /topics/TOPIC/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n"
@@ -82,6 +84,29 @@ def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None
         )
         line.sendall(f"{head}Content-Length: 20\r\n\r\n{{".encode())
         assert line.recv(12) == b"HTTP/1.1 408"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "good", "bad"),
+    [
+        ("/topics/{topic}/publish", "application/json", b'{"value":1}', b"{}"),
+        ("/topics/{topic}/publish", "application/cloudevents-batch+json", EVENT, b"{}"),
+        ("/v3/clusters/{cluster}/topics/{topic}/records", "application/json", b"{}", b"}"),
+    ],
+)
+def test_too_many_records_are_refused_before_they_are_converted(
+    client: Client, topic, path, kind, good, bad
+) -> None:
+    """One that is not valid, behind the last that is allowed, is not looked at."""
+    [cluster] = client.get("/v3/clusters").json["data"]
+    is_list = path.endswith("publish")
+    body = (b"," if is_list else b"").join([good] * limits.BATCH_RECORDS_MAX + [good, bad])
+    answer = client.post(
+        path.format(topic=topic, cluster=cluster["cluster_id"]),
+        b"[%b]" % body if is_list else body,
+        Content_Type=kind,
+    )
+    assert answer.status == 413 and str(limits.BATCH_RECORDS_MAX) in answer.body.decode(), answer.body[:300]
 
 
 @pytest.fixture

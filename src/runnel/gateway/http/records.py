@@ -1,7 +1,7 @@
 """Records of requests ↔ bytes in Kafka. No I/O."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 
 import msgspec
@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
-from runnel.gateway.http.limits import RECORD_HEADERS_MAX
+from runnel.gateway.http.limits import BATCH_RECORDS_MAX, RECORD_HEADERS_MAX
 from runnel.gateway.http.message_ids import MessageId
 from runnel.gateway.http.models import Format, Header, Message, PublishRecord
 from runnel.gateway.http.problems import Problem
@@ -26,6 +26,12 @@ class OutgoingRecord:
     headers: list[tuple[str, bytes | None]]
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+def check_batch(records: Sized) -> None:
+    """413 for more records than one request may have; called before they are converted."""
+    if len(records) > BATCH_RECORDS_MAX:
+        raise Problem(413, f"more than {BATCH_RECORDS_MAX} records in a request")
 
 
 def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingRecord:
