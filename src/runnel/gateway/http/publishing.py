@@ -37,7 +37,7 @@ from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
 from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, check_batch, to_record
 from runnel.gateway.http.requests import Call, decode, lines_of, unsupported
 from runnel.gateway.http.responses import LineStream
-from runnel.gateway.http.topic_names import check_may_change
+from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
 
 Sent = asyncio.Future[Delivery]
@@ -86,6 +86,7 @@ def check_idempotency_key(call: Call) -> None:
 async def _topic(call: Call) -> TopicView:
     """The topic, created if that is asked for; internal ones are refused."""
     query = call.query(PublishQuery)
+    check_no_system_topic(call.topic)
     try:
         view = await call.topic_view()
     except Problem as missing:

@@ -26,7 +26,7 @@ from runnel.gateway.http.publishing import publish_all
 from runnel.gateway.http.records import OutgoingRecord, check_batch
 from runnel.gateway.http.requests import NO_STORE, Call, decode
 from runnel.gateway.http.responses import LineStream
-from runnel.gateway.http.topic_names import check_may_change, check_topic_name
+from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic, check_topic_name
 from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -211,6 +211,7 @@ async def create_topic(call: Call) -> Response:
     cluster_id = await _cluster_id(call)
     given = await call.json(NewTopicV3)
     check_topic_name(given.topic_name)
+    check_no_system_topic(given.topic_name)
     await Admin(call.cluster).create_topic(
         given.topic_name,
         partitions=given.partitions_count or BROKER_DEFAULT,
