@@ -178,8 +178,13 @@ def test_roles_and_read_only(http_broker: Broker, client: Client, topic) -> None
         elsewhere = ingress.get(f"/topics/{topic}/subscribe")
         assert elsewhere.status == 404 and "ingress" in elsewhere.json["detail"]
         assert ingress.post("/topics", {"name": "y"}).status == 404
+        for path in ("/subjects", "/schemas/types", "/console/", "/console/topics"):
+            assert ingress.get(path).status == 404, path
+        assert ingress.get("/", Accept="text/html").headers["location"] == "/docs"
+        assert ingress.get("/livez").status == 200
     with serving(GatewayOptions(servers, role="egress", read_only=True)) as visitor:
         egress = Client.of(visitor)
+        assert egress.get("/subjects").status == egress.get("/console/").status == 200
         assert egress.get(f"/topics/{topic}/subscribe").json["messages"][0]["value"] == "x"
         assert egress.post(f"/topics/{topic}/publish", {"value": "x"}).status == 404
         assert egress.call("DELETE", f"/topics/{topic}").status == 403
