@@ -219,6 +219,8 @@ def test_frames_that_have_no_meaning(client, topic) -> None:
             ('{"type": "credit", "messages": 0}', 422),
             ('{"type": "ack", "messageId": "x", "id": 5}', 422),
             ('{"type": "publish", "record": {}}', 422),
+            ('{"type": "publish", "record": {"value": 1}, "id": "%s"}' % ("x" * 201), 422),
+            ('{"type": "publish", "record": {"value": 1}, "id": %s}' % ("9" * 30), 422),
             (b"\xff\xfe", 400),
         ):
             line.send(frame)
@@ -228,11 +230,35 @@ def test_frames_that_have_no_meaning(client, topic) -> None:
         assert receive(line)["type"] == "published"
 
 
+def test_bytes_in_flight_are_bounded(client, topic, monkeypatch) -> None:
+    from runnel.gateway.http.streams.socket import Conversation
+
+    monkeypatch.setattr("runnel.gateway.http.streams.socket.SOCKET_IN_FLIGHT_BYTES", 2_500)
+    seen: list[tuple[int, int]] = []
+    serve = Conversation._serve
+
+    async def watched(self: Conversation, data: bytes | str) -> None:
+        seen.append((len(self._in_flight), self._in_flight_bytes))
+        await serve(self, data)
+
+    monkeypatch.setattr(Conversation, "_serve", watched)
+    sizes = [*[1_000] * 40, 5_000, 10]
+    with opened(client, f"/topics/{topic}/subscribe?credit=0") as line:
+        for number, size in enumerate(sizes):
+            record = {"value": "x" * size}
+            line.send(json.dumps({"type": "publish", "record": record, "id": number}))
+        answers = [receive(line) for _ in sizes]
+    assert sorted(answer["id"] for answer in answers) == list(range(len(sizes)))
+    assert all(count == 1 or size <= 2_500 for count, size in seen)
+
+
 def test_websockets_that_are_refused(client, topic) -> None:
     for path, status in (
         ("/topics/none-http/subscribe", 404),
         (f"/topics/{topic}/subscribe?offset=never", 400),
         (f"/topics/{topic}/subscribe?credit=-1", 400),
+        ("/subjects", 403),
+        ("/schemas/ids/1", 403),
     ):
         with pytest.raises(InvalidStatus) as refused, opened(client, path):
             pass
