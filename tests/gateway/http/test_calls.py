@@ -4,10 +4,12 @@ import base64
 import json
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from runnel.gateway.http.message_ids import read_message_id
 from runnel.testing import Broker
 from tests.gateway.http.clients import NDJSON, PROBLEM
 
@@ -310,6 +312,10 @@ def test_acks_that_have_no_meaning(client, topic, group) -> None:
     assert client.post(path, {"messageId": plain}).status == 422
     for text in ("x", "AQ", "", "ü", "A" * 999, "AQBOxEVWKDJOQ1JiwOPhkjRd_____w8A"):
         assert client.post(path, {"messageId": text}).status == 422, text
+    mine = read_message_id(client.get(f"/topics/{topic}/subscribe?group={group}").json["messageId"])
+    for offset in (2**63 - 1, 2**63):
+        forged = replace(mine, offset=offset).text()
+        assert client.post(path, {"messageId": forged}).status == 422, offset
     assert client.post(path, {}).status == 422
     mine = client.get(f"/topics/{topic}/subscribe?group={group}").json["messageId"]
     assert client.post(path, {"messageId": mine, "action": "reject"}).status == 422
