@@ -14,6 +14,9 @@ from runnel.testing import Broker
 from tests.gateway.http.clients import NDJSON, PROBLEM
 
 
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
 def stored(broker: Broker, topic: str) -> list[tuple[bytes | None, bytes | None, list]]:
     with broker.client() as client:
         return [(m.key, m.value, list(m.headers)) for m in client.read(topic)]
@@ -51,7 +54,7 @@ def test_numbers_are_stored_as_they_are_written(http_broker, client, topic) -> N
 def test_headers_repeat_and_may_be_bytes_or_null(http_broker, client, topic) -> None:
     pairs = [{"name": "b", "value": "2"}, {"name": "b"}, {"name": "c", "value_base64": "/w=="}]
     record = {"value": "x", "headers": {"a": "1", "n": None}, "headersList": pairs}
-    answer = client.post(f"/topics/{topic}/publish", record, traceparent="00-1-2-01")
+    answer = client.post(f"/topics/{topic}/publish", record, traceparent=TRACE)
     assert answer.status == 200
     [(_, _, headers)] = stored(http_broker, topic)
     assert headers == [
@@ -60,11 +63,19 @@ def test_headers_repeat_and_may_be_bytes_or_null(http_broker, client, topic) -> 
         ("b", b"2"),
         ("b", None),
         ("c", b"\xff"),
-        ("traceparent", b"00-1-2-01"),
+        ("traceparent", TRACE.encode()),
     ]
     [message] = client.get(f"/topics/{topic}/subscribe?offset=0").json["messages"]
-    assert message["headers"] == {"a": "1", "n": None, "b": None, "traceparent": "00-1-2-01"}
+    assert message["headers"] == {"a": "1", "n": None, "b": None, "traceparent": TRACE}
     assert [header["name"] for header in message["headersList"]] == ["a", "n", "b", "b", "c", "traceparent"]
+
+
+@pytest.mark.parametrize(
+    "trace", ["00-1-2-01", TRACE.upper(), TRACE + "x" * 50_000, TRACE.replace("a", "0"), "ff" + TRACE[2:], ""]
+)
+def test_a_trace_that_is_none_is_not_copied_to_records(http_broker, client, topic, trace) -> None:
+    assert client.post(f"/topics/{topic}/publish", [{"value": 1}], traceparent=trace).status == 200
+    assert stored(http_broker, topic) == [(None, b"1", [])]
 
 
 def test_batches(http_broker, client, topic) -> None:

@@ -1,6 +1,7 @@
 """Records of requests ↔ bytes in Kafka. No I/O."""
 
 import base64
+import re
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from runnel.gateway.http.models import Format, Header, Message, PublishRecord
 from runnel.gateway.http.problems import Problem
 
 TRACE_HEADER = "traceparent"
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""The W3C form; any other is ignored: it would be copied to every record of a request."""
 
 
 @dataclass(slots=True)
@@ -39,8 +42,12 @@ def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingR
     if given.value is UNSET and given.value_base64 is UNSET:
         raise Problem(422, "the record has neither value nor value_base64; a tombstone has the value null")
     headers = _headers(given)
-    if traceparent is not None and all(name != TRACE_HEADER for name, _ in headers):
-        headers.append((TRACE_HEADER, traceparent.encode("latin-1", "replace")))
+    if (
+        traceparent is not None
+        and _TRACE.fullmatch(traceparent)
+        and all(name != TRACE_HEADER for name, _ in headers)
+    ):
+        headers.append((TRACE_HEADER, traceparent.encode()))
     if len(headers) > RECORD_HEADERS_MAX:
         raise Problem(422, f"the record has more than {RECORD_HEADERS_MAX} headers")
     return OutgoingRecord(
