@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from runnel.gateway.http.limits import HEAD_BYTES_MAX, HEAD_READ_S
+from runnel.gateway.http.limits import HEAD_BYTES_MAX, HEAD_READ_S, STREAM_STUCK_S
 from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class HttpProtocol(HttpToolsProtocol):
     _advances = False
     _unused_bytes = 0
     _head_timer: "asyncio.TimerHandle | None" = None
+    _unsent_timer: "asyncio.TimerHandle | None" = None
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
         """A client has connected, and sends a request within a while."""
@@ -50,6 +51,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
         self._stop_timer()
+        self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -92,6 +94,44 @@ class HttpProtocol(HttpToolsProtocol):
         self._advances = True
         self._stop_timer()
         super().on_headers_complete()
+
+    # A whole response is written at once: what its client does not read would be kept for ever.
+
+    def on_response_complete(self) -> None:
+        """A response is written, and perhaps not sent yet."""
+        super().on_response_complete()
+        self._watch_unsent()
+
+    def pause_writing(self) -> None:
+        """Much is not sent."""
+        super().pause_writing()
+        self._watch_unsent()
+
+    def resume_writing(self) -> None:
+        """Most of it is sent."""
+        super().resume_writing()
+        self._watch_unsent()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Another protocol has the connection from here on."""
+        self._stop_watching()
+        super().handle_websocket_upgrade()
+
+    def _watch_unsent(self) -> None:
+        self._stop_watching()
+        if unsent := self.transport.get_write_buffer_size():
+            self._unsent_timer = self.loop.call_later(STREAM_STUCK_S, self._check_unsent, unsent)
+
+    def _check_unsent(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() >= before:
+            drop(self.transport)
+        else:
+            self._watch_unsent()
+
+    def _stop_watching(self) -> None:
+        if self._unsent_timer is not None:
+            self._unsent_timer.cancel()
+            self._unsent_timer = None
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
