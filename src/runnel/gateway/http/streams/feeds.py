@@ -93,7 +93,7 @@ class Feed:
         self._ring: deque[Entry] = deque()
         self._first = 0
         self._size_bytes = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
         self.is_stopped = False
         self.error: ClientError | None = None
         self.followers = 0
@@ -144,8 +144,11 @@ class Feed:
     async def changed(self, timeout_s: float) -> bool:
         """Wait for the next messages; False if none came in time."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        done, _ = await asyncio.wait((waiter,), timeout=timeout_s)
+        self._waiters.add(waiter)
+        try:
+            done, _ = await asyncio.wait((waiter,), timeout=timeout_s)
+        finally:
+            self._waiters.discard(waiter)
         self.check()
         return bool(done)
 
@@ -204,7 +207,7 @@ class Feed:
             self._first += 1
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
