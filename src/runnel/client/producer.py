@@ -185,6 +185,8 @@ class Producer:
         count = len(view.partitions)
         if partition is not None:
             if not 0 <= partition < count:
+                # It may have been added since.
+                self._cluster.invalidate_topic(topic)
                 await self._cluster.leader(TopicPartition(topic, partition))
             return TopicPartition(topic, partition)
         if record.key is not None:

@@ -37,7 +37,7 @@ from runnel.gateway.http.operations import EVENT_STREAM, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
-from runnel.gateway.http.requests import NO_STORE, Call
+from runnel.gateway.http.requests import NO_STORE, Call, find_topic
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.streams.feeds import FeedKey
 from runnel.model.errors import ErrorCode
@@ -79,6 +79,9 @@ async def subscription(
     cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
 ) -> Subscription:
     """Find where a subscription begins."""
+    if query.cursor is not None or (query.partition or 0) >= len(view.partitions):
+        # The topic may have been created again, or have more partitions, since its metadata was cached.
+        view = await find_topic(cluster, view.name, max_age_s=0.0)
     count = len(view.partitions)
     if query.partition is not None and query.partition >= count:
         raise Problem(404, f"the topic {view.name} has {count} partitions, numbered from 0")
@@ -241,12 +244,13 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
 async def ack(call: Call) -> Response:
     """Acknowledge messages."""
     given = await call.json(AckRequest)
-    view = await call.topic_view()
-    return call.answer(await acknowledged(call.cluster, view, given))
+    return call.answer(await acknowledged(call.cluster, call.topic, given))
 
 
-async def acknowledged(cluster: Cluster, view: TopicView, given: AckRequest) -> Acknowledged:
+async def acknowledged(cluster: Cluster, topic: str, given: AckRequest) -> Acknowledged:
     """Acknowledge the messages of a request."""
+    # Not cached: the ids may be of a topic that was deleted and created again.
+    view = await find_topic(cluster, topic, max_age_s=0.0)
     one, many = given.message_id, given.message_ids
     if isinstance(one, str) == isinstance(many, list):
         raise Problem(422, "give messageId or messageIds")
