@@ -39,11 +39,13 @@ from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
 from runnel.gateway.http.requests import NO_STORE, Call, find_topic
 from runnel.gateway.http.responses import LineStream
-from runnel.gateway.http.streams.feeds import FeedKey
+from runnel.gateway.http.streams.feeds import FeedKey, RecordsDeleted
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 MESSAGES_DEFAULT = 100
+READ_AGAIN_S = 1.0
+"""The pause after a read without messages although there should be some, unless more arrive."""
 TURN = 500
 """Messages that are decoded before other requests get a turn."""
 
@@ -152,7 +154,10 @@ async def poll(call: Call, found: Subscription, limit: int) -> list[KafkaMessage
     deadline_s = asyncio.get_running_loop().time() + found.query.wait / 1000
     if messages or not found.query.wait:
         return messages
-    return await _wait(call.principal, found, limit, deadline_s)
+    try:
+        return await _wait(call.principal, found, limit, deadline_s)
+    except RecordsDeleted:
+        return await read(found, limit)
 
 
 async def _wait(
@@ -166,8 +171,9 @@ async def _wait(
                 messages = await read(found, limit)
                 if messages:
                     return messages
-            else:
-                await feed.changed(left_s)
+                # What the feed has seen is not for this client, or was deleted: this must not become a loop.
+                left_s = min(left_s, READ_AGAIN_S)
+            await feed.changed(left_s)
     return []
 
 

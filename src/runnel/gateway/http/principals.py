@@ -261,7 +261,8 @@ class Principals:
             await asyncio.sleep(REAP_INTERVAL_S)
             now_s = asyncio.get_running_loop().time()
             for key, principal in list(self._known.items()):
-                if not principal.requests and now_s - principal.used_s > PRINCIPAL_IDLE_S:
+                is_known = self._known.get(key) is principal
+                if is_known and not principal.requests and now_s - principal.used_s > PRINCIPAL_IDLE_S:
                     del self._known[key]
                     await principal.close()
 
