@@ -87,10 +87,10 @@ class Call:
         return Response(msgspec.json.encode(content), status, {**NO_STORE, **(headers or {})}, JSON)
 
 
-async def find_topic(cluster: Cluster, name: str) -> TopicView:
+async def find_topic(cluster: Cluster, name: str, *, max_age_s: float | None = None) -> TopicView:
     """The metadata of a topic; 404 if it does not exist."""
     try:
-        return await cluster.topic(name, missing_s=MISSING_TOPIC_S)
+        return await cluster.topic(name, missing_s=MISSING_TOPIC_S, max_age_s=max_age_s)
     except BrokerError as error:
         if error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise

@@ -270,10 +270,11 @@ class Conversation:
         self._api.check_may_serve(self._changes[type(frame)])
         if isinstance(frame, AckFrame):
             given = AckRequest(frame.message_id)
-            done = await acknowledged(self._principal.cluster, self._view, given)
+            done = await acknowledged(self._principal.cluster, self._view.name, given)
             return AcknowledgedFrame(done.committed, frame.id)
-        check_may_change(self._view)
-        written = await publish_one(self._principal, self._view, to_record(frame.record))
+        view = await find_topic(self._principal.cluster, self._view.name)
+        check_may_change(view)
+        written = await publish_one(self._principal, view, to_record(frame.record))
         return PublishedFrame(written.message_id, written.partition, written.offset, frame.id)
 
     async def _send(self, frame: Struct) -> None:
