@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2 as pb
 
-Field = pb.FieldDescriptorProto
+Field: Any = pb.FieldDescriptorProto
 NAMED = (Field.TYPE_MESSAGE, Field.TYPE_GROUP, Field.TYPE_ENUM)
 ENCODINGS = [
     [Field.TYPE_INT32, Field.TYPE_INT64, Field.TYPE_UINT32, Field.TYPE_UINT64, Field.TYPE_BOOL],
@@ -36,9 +36,18 @@ class Evolution:
         messages = [message for message in all_messages(self.file) if not message.options.map_entry]
         change = self.rng.choice(
             [
-                self._add_field, self._remove_field, self._rename_field, self._change_type, self._change_type,
-                self._change_label, self._join_oneof, self._leave_oneof, self._remove_oneof, self._add_message,
-                self._remove_message, self._change_constants,
+                self._add_field,
+                self._remove_field,
+                self._rename_field,
+                self._change_type,
+                self._change_type,
+                self._change_label,
+                self._join_oneof,
+                self._leave_oneof,
+                self._remove_oneof,
+                self._add_message,
+                self._remove_message,
+                self._change_constants,
             ]  # fmt: skip
         )
         change(self.rng.choice([message for message in messages if message.field] or messages))
@@ -91,12 +100,18 @@ class Evolution:
         if not field.HasField("oneof_index") and field.type != Field.TYPE_GROUP:
             field.ClearField("default_value")
             field.options.ClearField("packed")
-            labels = [Field.LABEL_OPTIONAL, Field.LABEL_REPEATED] + [Field.LABEL_REQUIRED] * (not self.file.syntax)
+            labels = [Field.LABEL_OPTIONAL, Field.LABEL_REPEATED] + [Field.LABEL_REQUIRED] * (
+                not self.file.syntax
+            )
             field.label = self.rng.choice(labels)
 
     def _join_oneof(self, message: pb.DescriptorProto) -> None:
         """One or two neighbours move into a oneof, a new one or that of a neighbour."""
-        free = [each for each in message.field if not each.HasField("oneof_index") and each.label == Field.LABEL_OPTIONAL]
+        free = [
+            each
+            for each in message.field
+            if not each.HasField("oneof_index") and each.label == Field.LABEL_OPTIONAL
+        ]
         joining = free[: self.rng.choice([1, 1, 2])]
         if joining and not any(each.proto3_optional for each in message.field):
             if message.oneof_decl and self.rng.random() < 0.5:
@@ -106,7 +121,9 @@ class Evolution:
                 message.oneof_decl.add(name="joined")
             for field in joining:
                 field.oneof_index = index
-            ordered = sorted(message.field, key=lambda each: each.oneof_index if each.HasField("oneof_index") else -1)
+            ordered = sorted(
+                message.field, key=lambda each: each.oneof_index if each.HasField("oneof_index") else -1
+            )
             copies = [pb.FieldDescriptorProto.FromString(each.SerializeToString()) for each in ordered]
             del message.field[:]
             message.field.extend(copies)
@@ -120,7 +137,11 @@ class Evolution:
     def _remove_oneof(self, message: pb.DescriptorProto) -> None:
         if message.oneof_decl:
             index = self.rng.randrange(len(message.oneof_decl))
-            members = [i for i, each in enumerate(message.field) if each.HasField("oneof_index") and each.oneof_index == index]
+            members = [
+                i
+                for i, each in enumerate(message.field)
+                if each.HasField("oneof_index") and each.oneof_index == index
+            ]
             for position in reversed(members):
                 del message.field[position]
             _drop_empty_oneofs(message)
@@ -136,8 +157,13 @@ class Evolution:
         for enum in (*message.enum_type, *self.file.enum_type):
             enum.ClearField("reserved_range")
             enum.options.ClearField("allow_alias")
-            numbers = sorted({0, *(value.number for value in enum.value[1:] if self.rng.random() < 0.5)}, key=abs)
-            names = [f"{enum.name}_{self.file.enum_type[:].index(enum) if enum in self.file.enum_type else message.name}_{i}" for i in range(len(numbers))]
+            numbers = sorted(
+                {0, *(value.number for value in enum.value[1:] if self.rng.random() < 0.5)}, key=abs
+            )
+            names = [
+                f"{enum.name}_{self.file.enum_type[:].index(enum) if enum in self.file.enum_type else message.name}_{i}"
+                for i in range(len(numbers))
+            ]
             del enum.value[:]
             for name, number in zip(names, numbers, strict=True):
                 enum.value.add(name=name, number=number)
@@ -145,7 +171,9 @@ class Evolution:
 
 def _drop_empty_oneofs(message: pb.DescriptorProto) -> None:
     used = sorted({each.oneof_index for each in message.field if each.HasField("oneof_index")})
-    kept = [pb.OneofDescriptorProto.FromString(message.oneof_decl[index].SerializeToString()) for index in used]
+    kept = [
+        pb.OneofDescriptorProto.FromString(message.oneof_decl[index].SerializeToString()) for index in used
+    ]
     for field in message.field:
         if field.HasField("oneof_index"):
             field.oneof_index = used.index(field.oneof_index)
@@ -225,13 +253,19 @@ def converted(value: Any, old: Any, new: Any) -> Any:
         encoded = (value << 1) ^ (value >> 63)
         encoded &= 2 ** BITS[new.type] - 1
         return (encoded >> 1) ^ -(encoded & 1)
-    encoded = int(value) % 2 ** (BITS[old.type] if old.type in (Field.TYPE_FIXED32, Field.TYPE_SFIXED32) else 64)
+    encoded = int(value) % 2 ** (
+        BITS[old.type] if old.type in (Field.TYPE_FIXED32, Field.TYPE_SFIXED32) else 64
+    )
     if new.type == Field.TYPE_BOOL:
         return encoded != 0
     bits = BITS[new.type]
     encoded %= 2**bits
     number = encoded if new.type in UNSIGNED or encoded < 2 ** (bits - 1) else encoded - 2**bits
-    if new.type == Field.TYPE_ENUM and new.enum_type.is_closed and number not in new.enum_type.values_by_number:
+    if (
+        new.type == Field.TYPE_ENUM
+        and new.enum_type.is_closed
+        and number not in new.enum_type.values_by_number
+    ):
         return MISSING
     return number
 

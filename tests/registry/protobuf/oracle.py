@@ -17,7 +17,9 @@ WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 """The files of protobuf itself, as protoc has them."""
 
 
-def compile_proto(text: str, others: Mapping[str, str] | None = None) -> descriptor_pb2.FileDescriptorProto | None:
+def compile_proto(
+    text: str, others: Mapping[str, str] | None = None
+) -> descriptor_pb2.FileDescriptorProto | None:
     """What protoc makes of a text, or None if it refuses it. `others` are files to import."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in {**(others or {}), "main.proto": text}.items():

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2 as pb
 from hypothesis import strategies as st
 
-Field = pb.FieldDescriptorProto
+Field: Any = pb.FieldDescriptorProto
 SCALARS = sorted(set(Field.Type.values()) - {Field.TYPE_GROUP, Field.TYPE_MESSAGE, Field.TYPE_ENUM})
 MAP_KEYS = sorted(set(SCALARS) - {Field.TYPE_FLOAT, Field.TYPE_DOUBLE, Field.TYPE_BYTES})
 UNPACKABLE = (Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE, Field.TYPE_GROUP)
@@ -99,7 +99,9 @@ class _Builder:
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"X{field.name}" if field.name.startswith("_") else f"_{field.name}")
+                message.oneof_decl.add(
+                    name=f"X{field.name}" if field.name.startswith("_") else f"_{field.name}"
+                )
 
     def _reserve(self, message: pb.DescriptorProto) -> None:
         largest = max([field.number for field in message.field], default=0)
@@ -109,7 +111,7 @@ class _Builder:
         if not self.is_proto3 and self._chance(0.25):
             message.extension_range.add(start=largest + 20, end=2**29)
 
-    def _type(self, field: Field) -> None:
+    def _type(self, field: pb.FieldDescriptorProto) -> None:
         kinds = ["scalar", "scalar", "message"] + ["enum"] * bool(self.enums)
         kind = self.rng.choice(kinds)
         if kind == "scalar":
@@ -142,7 +144,7 @@ class _Builder:
         if not self.is_proto3 and field.label != Field.LABEL_REPEATED and self._chance(0.5):
             self._default(field)
 
-    def _default(self, field: Field) -> None:
+    def _default(self, field: pb.FieldDescriptorProto) -> None:
         if field.type == Field.TYPE_STRING:
             field.default_value = self.rng.choice(TEXTS)
         elif field.type in (Field.TYPE_INT32, Field.TYPE_SINT32, Field.TYPE_SFIXED32):
@@ -168,7 +170,9 @@ class _Builder:
         if value.type == Field.TYPE_ENUM and dict(self.enums)[value.type_name[1:]].value[0].number != 0:
             value.type = Field.TYPE_BOOL
             value.ClearField("type_name")
-        field = message.field.add(name=name, number=number, label=Field.LABEL_REPEATED, type=Field.TYPE_MESSAGE)
+        field = message.field.add(
+            name=name, number=number, label=Field.LABEL_REPEATED, type=Field.TYPE_MESSAGE
+        )
         field.type_name = f".{full_name}.{entry_name}"
 
     def _group(self, full_name: str, message: pb.DescriptorProto, index: int, number: int) -> None:

@@ -4,8 +4,8 @@ import random
 import re
 from pathlib import Path
 
-import google.type
 import pytest
+from google.protobuf import __file__ as protobuf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ def test_refused_as_by_protoc(name, capfd):
 
 def published_files() -> dict[str, str]:
     """The files of protobuf and of googleapis-common-protos."""
-    site_packages = Path(google.type.__path__[0]).parent.parent
+    site_packages = Path(protobuf).parent.parent.parent
     found = {}
     for root in (site_packages, WELL_KNOWN):
         for path in sorted((root / "google").rglob("*.proto")):
@@ -83,7 +83,7 @@ def test_random_file_is_that_of_protoc(file, seed):
 
 def reformatted(text: str, rng: random.Random) -> str:
     """A text with other blanks, and comments, between its tokens."""
-    blanks = [" ", "\n", "\t", " // ; } \n", "/* { */", " /* \" */ "]
+    blanks = [" ", "\n", "\t", " // ; } \n", "/* { */", ' /* " */ ']
     tokens = re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|\S', text)
     separated = [token + rng.choice(blanks) if rng.random() < 0.3 else f"{token} " for token in tokens]
     return "".join(separated)
@@ -159,7 +159,10 @@ def test_visibility_of_imports():
         ('syntax = "proto3";\nmessage A {\n  int32 a = 1\n}', 'line 4: expected ";", found "}"'),
         ('syntax = "proto3";\nmessage A {\n', "line 3: expected a field, .* found the end of the text"),
         ('syntax = "proto3"; message A { B b = 1; }', 'A.b: "B" is not declared'),
-        ('syntax = "proto3"; package p; message A { int32 a = 1; int32 b = 1; }', "p.A.b: its number, 1, is that of a"),
+        (
+            'syntax = "proto3"; package p; message A { int32 a = 1; int32 b = 1; }',
+            "p.A.b: its number, 1, is that of a",
+        ),
         ('syntax = "proto3"; message A { reserved 4; int32 a = 4; }', "A.a: its number, 4, is reserved"),
         ('syntax = "proto3"; message A {} message A {}', "A is declared twice: it is already a message"),
         (

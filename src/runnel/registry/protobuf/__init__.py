@@ -5,7 +5,12 @@ A text becomes a FileDescriptorProto (`parser`), its names are resolved (`symbol
 it imports. `canonical` and `layout` define the one form that equal schemas have, which `printer` prints.
 """
 
-from runnel.registry.protobuf.records import Decoder, InvalidRecord, read_message_indexes, write_message_indexes
+from runnel.registry.protobuf.records import (
+    Decoder,
+    InvalidRecord,
+    read_message_indexes,
+    write_message_indexes,
+)
 from runnel.registry.protobuf.schema import FORMAT, ProtobufSchema
 
 __all__ = [

@@ -5,6 +5,7 @@ from typing import Any
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import layout, model
@@ -16,7 +17,10 @@ from runnel.registry.protobuf.model import Message
 def canonical(file: Message, pool: DescriptorPool) -> Message:
     """A copy without what source and descriptor may differ in. `pool` knows its custom options; others are dropped."""
     descriptor = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
-    copy = message_factory.GetMessageClass(descriptor).FromString(file.SerializeToString())
+    try:
+        copy = message_factory.GetMessageClass(descriptor).FromString(file.SerializeToString())
+    except DecodeError as error:
+        raise InvalidSchema(f"a custom option is not what its declaration says: {error}") from error
     copy.DiscardUnknownFields()
     copy.ClearField("name")
     copy.ClearField("source_code_info")

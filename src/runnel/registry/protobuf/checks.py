@@ -21,7 +21,6 @@ Range = tuple[int, int, str]
 def check(elements: Elements) -> None:
     """Raise InvalidSchema if a file, whose names are resolved, breaks a rule."""
     file = elements.file
-    _check_imports(file)
     for name, message in elements.messages:
         _check_message(name, message, file.syntax)
     for name, field in elements.all_fields():
@@ -51,6 +50,27 @@ def _can_be_closed(field: Message) -> bool:
     return bool(field.has_presence or field.is_repeated)
 
 
+def check_strings(message: Message) -> None:
+    """Raise InvalidSchema if a string is not text, which protobuf represents as bytes."""
+    pending = [message]
+    while pending:
+        for field, value in pending.pop().ListFields():
+            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+            if is_map:
+                key, item = field.message_type.fields
+                _check_text(key, value)
+                field, value = item, value.values()
+            if field.message_type is not None:
+                pending += value if field.is_repeated or is_map else [value]
+            else:
+                _check_text(field, value if field.is_repeated or is_map else [value])
+
+
+def _check_text(field: Message, values: Iterable[object]) -> None:
+    if field.type == model.TYPE_STRING and any(isinstance(value, bytes) for value in values):
+        raise InvalidSchema(f"{field.full_name} in the descriptor is not valid UTF-8")
+
+
 def check_nesting(file: Message) -> None:
     """Raise InvalidSchema if messages are nested too deep for everything that walks over them."""
     level = list(file.message_type)
@@ -60,7 +80,8 @@ def check_nesting(file: Message) -> None:
         raise InvalidSchema(f"messages are nested more than {limits.NESTING_MAX} deep")
 
 
-def _check_imports(file: Message) -> None:
+def check_imports(file: Message) -> None:
+    """Raise InvalidSchema if a file imports too many others, one twice, or none by an index of its lists."""
     if len(file.dependency) > limits.FILES_MAX:
         raise InvalidSchema(f"there are more than {limits.FILES_MAX} imports")
     seen = set()
@@ -95,7 +116,9 @@ def _check_message(name: str, message: Message, syntax: str) -> None:
 def _check_numbers(name: str, ranges: list[Range], numbers: Iterable[tuple[int, str]]) -> None:
     """No two ranges overlap, and none has a number in use. Takes the time of sorting them."""
     ranges.sort()
-    for (start, last, purpose), (next_start, next_last, next_purpose) in zip(ranges, ranges[1:], strict=False):
+    for (start, last, purpose), (next_start, next_last, next_purpose) in zip(
+        ranges, ranges[1:], strict=False
+    ):
         if next_start <= last:
             _fail(name, f"{start} to {last}, {purpose}, overlaps {next_start} to {next_last}, {next_purpose}")
     position = 0
@@ -146,7 +169,9 @@ def _check_oneofs(name: str, message: Message) -> None:
         if index not in seen:
             _fail(f"{name}.{oneof.name}", "a oneof has to have a field")
     synthetic = [field.oneof_index for field in message.field if field.proto3_optional]
-    if synthetic and sorted(synthetic) != list(range(len(message.oneof_decl) - len(synthetic), len(message.oneof_decl))):
+    if synthetic and sorted(synthetic) != list(
+        range(len(message.oneof_decl) - len(synthetic), len(message.oneof_decl))
+    ):
         _fail(name, "the oneofs of fields with optional have to come after all others")
 
 
@@ -172,7 +197,13 @@ def _is_map(field: Message, entry: Message) -> bool:
         and field.type == model.TYPE_MESSAGE
         and entry.name == model.map_entry_name(field.name)
         and parts == [("key", 1, optional), ("value", 2, optional)]
-        and not (entry.nested_type or entry.enum_type or entry.oneof_decl or entry.extension_range or entry.extension)
+        and not (
+            entry.nested_type
+            or entry.enum_type
+            or entry.oneof_decl
+            or entry.extension_range
+            or entry.extension
+        )
     )
 
 

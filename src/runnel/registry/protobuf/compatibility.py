@@ -79,7 +79,9 @@ class _Comparison:
             reader, writer = self._pending.pop()
             self._fields += len(reader.fields) + len(writer.fields)
             if self._fields > limits.COMPARED_FIELDS_MAX:
-                self.report("FIELD_NAMED_TYPE_CHANGED", _path(reader), "There are too many messages to compare.")
+                self.report(
+                    "FIELD_NAMED_TYPE_CHANGED", _path(reader), "There are too many messages to compare."
+                )
                 return
             self._compare_messages(reader, writer)
 
@@ -119,7 +121,9 @@ class _Comparison:
             elif number in old:
                 self._compare_fields(new[number], old[number], _field_path(path, new[number]))
             elif new[number].is_required:
-                self._report_field("REQUIRED_FIELD_ADDED", f"{path}/{number}", new[number], "is new and required")
+                self._report_field(
+                    "REQUIRED_FIELD_ADDED", f"{path}/{number}", new[number], "is new and required"
+                )
         self.compare_nested(_declared(reader), _declared(writer), path)
 
     def _compare_oneofs(self, reader: Descriptor, old: dict[int, Descriptor], path: str) -> None:

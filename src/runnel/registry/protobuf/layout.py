@@ -94,5 +94,7 @@ def _implied(run: Sequence[Message], indexes: dict[str, int], messages: Sequence
             found.append(index)
             del indexes[type_name]
         elif is_group:
-            raise InvalidSchema(f"{field.name}: the message of a group has to be declared with it, unlike {type_name}")
+            raise InvalidSchema(
+                f"{field.name}: the message of a group has to be declared with it, unlike {type_name}"
+            )
     return found

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema, ReferencedSchema
 from runnel.registry.protobuf import limits, model, options, parser, well_known
-from runnel.registry.protobuf.checks import check, check_linked, check_nesting
+from runnel.registry.protobuf.checks import check, check_imports, check_linked, check_nesting, check_strings
 from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.names import resolve_names
@@ -45,9 +45,12 @@ def parse_file(text: str, name: str) -> Message:
     """The FileDescriptorProto of a text of either kind, not linked."""
     if len(text) > limits.TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
         raise InvalidSchema(f"the text has more than {limits.TEXT_BYTES_MAX} bytes")
+    if not text.strip():
+        raise InvalidSchema("the text is empty")
     file = _decoded(text.strip()) if is_descriptor(text) else parser.parse(text)
     file.name = name
     check_nesting(file)
+    check_imports(file)
     return file
 
 
@@ -65,7 +68,7 @@ def link_again(files: Sequence[bytes]) -> DescriptorPool:
 
 
 def linkable(file: Message, missing: Sequence[str]) -> Message:
-    """A copy of `file` that can be linked: without the imports that have no text."""
+    """A copy of `file` that can be linked: without the imports that have no text, and options that need them."""
     copy = type(file)()
     copy.CopyFrom(file)
     if missing:
@@ -74,6 +77,8 @@ def linkable(file: Message, missing: Sequence[str]) -> Message:
         copy.dependency[:] = [name for name in file.dependency if name not in set(missing)]
         copy.public_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in public]
         copy.weak_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in weak]
+        for _scope, element in Elements(copy).with_options():
+            element.options.ClearField("uninterpreted_option")
     return copy
 
 
@@ -85,7 +90,9 @@ def for_linker(file: Message, missing: Sequence[str]) -> bytes:
     copy = linkable(file, missing)
     if not copy.syntax:
         for _name, message in Elements(copy).messages:
-            names = [model.json_name(field.name) for field in message.field if not field.HasField("json_name")]
+            names = [
+                model.json_name(field.name) for field in message.field if not field.HasField("json_name")
+            ]
             if len(set(names)) < len(names):
                 message.options.deprecated_legacy_json_field_conflicts = True
     serialized: bytes = copy.SerializeToString(deterministic=True)
@@ -108,7 +115,10 @@ def _decoded(text: str) -> Message:
     try:
         file = model.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError) as error:
-        raise InvalidSchema("the text is neither .proto source nor base64 of a FileDescriptorProto") from error
+        raise InvalidSchema(
+            "the text is neither .proto source nor base64 of a FileDescriptorProto"
+        ) from error
+    check_strings(file)
     for _scope, element in Elements(file).with_options():
         _check_uninterpreted(element.options)
     if file.syntax == "editions" and file.edition not in parser.EDITIONS.values():

@@ -26,12 +26,16 @@ def float_literal(value: float, *, is_double: bool) -> str:
 
 def bytes_literal(value: bytes) -> str:
     """Bytes with everything that is not printable ASCII escaped, without quotes."""
-    return "".join(_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in value)
+    return "".join(
+        _ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in value
+    )
 
 
 def string_literal(value: str) -> str:
     """A text in quotes. Letters beyond ASCII stay as they are."""
-    escaped = (_ESCAPES.get(ord(char)) or (char if ord(char) >= 32 else f"\\{ord(char):03o}") for char in value)
+    escaped = (
+        _ESCAPES.get(ord(char)) or (char if ord(char) >= 32 else f"\\{ord(char):03o}") for char in value
+    )
     return '"' + "".join(escaped) + '"'
 
 

@@ -45,7 +45,9 @@ class _Names:
         if not field.HasField("type"):
             field.type = expected
         elif field.type != expected and (field.type, kind) != (model.TYPE_GROUP, Kind.MESSAGE):
-            raise InvalidSchema(f"{scope}: its type, {full_name}, is {kind.value}, which the descriptor denies")
+            raise InvalidSchema(
+                f"{scope}: its type, {full_name}, is {kind.value}, which the descriptor denies"
+            )
         field.type_name = f".{full_name}"
 
     def _resolve(self, name: str, scope: str, *, types_only: bool) -> tuple[str, Kind]:

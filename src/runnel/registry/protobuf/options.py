@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits, model
@@ -55,8 +56,13 @@ def interpret_custom(elements: Elements, pool: DescriptorPool, symbols: Symbols,
         del element.options.uninterpreted_option[:]
         unknown = []
         name = element.options.DESCRIPTOR.full_name
-        options = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
-        options.MergeFromString(element.options.SerializeToString())
+        options_class = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+        try:
+            options = options_class.FromString(element.options.SerializeToString())
+        except DecodeError as error:
+            raise InvalidSchema(
+                f"{scope}: a custom option is not what its declaration says: {error}"
+            ) from error
         for option in pending:
             if is_lenient and not _is_declared(option, scope, find):
                 unknown.append(option)
@@ -112,7 +118,9 @@ class _Assignment:
 
     @property
     def name(self) -> str:
-        return ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in self.option.name)
+        return ".".join(
+            f"({part.name_part})" if part.is_extension else part.name_part for part in self.option.name
+        )
 
     def apply(self, options: Message) -> None:
         target = options
@@ -137,7 +145,9 @@ class _Assignment:
         if field is None:
             self._fail("no extension of this name is declared; is the file that does so imported?")
         if field.containing_type.full_name != message.DESCRIPTOR.full_name:
-            self._fail(f"{field.full_name} extends {field.containing_type.full_name}, not {message.DESCRIPTOR.full_name}")
+            self._fail(
+                f"{field.full_name} extends {field.containing_type.full_name}, not {message.DESCRIPTOR.full_name}"
+            )
         return field
 
     def _assign(self, target: Message, field: Message) -> None:

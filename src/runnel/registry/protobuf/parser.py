@@ -111,7 +111,9 @@ class _Parser:
             parts.append(self._tokens.name())
         name = ".".join(parts)
         if len(name) > limits.NAME_CHARACTERS_MAX:
-            self._tokens.fail(f"the name {name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters")
+            self._tokens.fail(
+                f"the name {name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters"
+            )
         return name
 
     def _type_name(self) -> str:

@@ -89,7 +89,8 @@ class _Printer:
         is_set = message.options.message_set_wire_format
         largest = model.MESSAGE_SET_NUMBER_MAX if is_set else model.FIELD_NUMBER_MAX
         self._reserved(
-            [_range(each.start, each.end - 1, largest) for each in message.reserved_range], message.reserved_name
+            [_range(each.start, each.end - 1, largest) for each in message.reserved_range],
+            message.reserved_name,
         )
         for each in message.extension_range:
             options = self._bracketed(self._option_texts(each))

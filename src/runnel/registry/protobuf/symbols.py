@@ -73,7 +73,9 @@ class Symbols:
         where = f' in "{previous.file}"' if previous.file not in ("", file) else ""
         raise InvalidSchema(f"{full_name} is declared twice: it is already {previous.kind.value}{where}")
 
-    def resolve(self, name: str, scope: str, file: str, *, types_only: bool = False) -> tuple[str, Kind] | None:
+    def resolve(
+        self, name: str, scope: str, file: str, *, types_only: bool = False
+    ) -> tuple[str, Kind] | None:
         """The full name and kind of what `name` means within `scope`, the full name of the element that uses it.
 
         The innermost scope that has the first part of the name decides, whether or not it has the others.
