@@ -1,9 +1,9 @@
 """The cases of `cases/`: a line `== name`, then the case.
 
-`valid.txt` has `.proto` texts, each for a part of the language, that protoc accepts; `invalid.txt` has those that it
-refuses. `changes.txt` has an old text, a line `->` and a new one, then a line `= KIND path` for each incompatibility
-of a reader with the new text. Without a `syntax`, these are of proto3; what follows a line `---` is `other.proto`,
-which the text imports.
+`valid.txt` has `.proto` texts, each for a part of the language, that protoc accepts; `invalid.txt` has
+those that it refuses. `changes.txt` has an old text, a line `->` and a new one, then a line `= KIND path`
+for each incompatibility of a reader with the new text. Without a `syntax`, these are of proto3; what
+follows a line `---` is `other.proto`, which the text imports.
 """
 
 from pathlib import Path

@@ -36,7 +36,8 @@ def test_verdict(name):
         (
             "package p; message M { int32 a = 1; }",
             "package p; message M { string a = 1; }",
-            "Field p.M.a (number 1) was int32, and is string, which is encoded as a length and bytes instead of a varint.",
+            "Field p.M.a (number 1) was int32, and is string, "
+            "which is encoded as a length and bytes instead of a varint.",
         ),
         ("message M {} message N {}", "message M {}", "Message N is removed."),
         (

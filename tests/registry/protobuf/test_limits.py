@@ -16,6 +16,17 @@ from tests.registry.protobuf.strategies import random_file
 
 PROTO3 = 'syntax = "proto3"; '
 META = PROTO3 + 'import "confluent/meta.proto"; '
+RECURSIVE_OPTION = """
+    syntax = "proto3"; import "google/protobuf/descriptor.proto"; message V { V v = 1; int32 i = 2; }
+    extend google.protobuf.FileOptions { V v = 50000; }"""
+DIGITS = "9" * 400_000
+TAGS = 'tags: "x" ' * (limits.AGGREGATE_BYTES_MAX // 9)
+RANGES = ",".join(str(i * 2) for i in range(10_000, 50_000))
+FIELDS = "".join(f"int32 a{i}={i};" for i in range(1, 18_000))
+
+
+def encoded(descriptor: bytes) -> str:
+    return base64.b64encode(descriptor).decode()
 
 
 def nested(depth: int) -> str:
@@ -27,7 +38,7 @@ def descriptor_nested(depth: int) -> str:
     for _ in range(depth - 1):
         message = descriptor_pb2.DescriptorProto(name="A", nested_type=[message])
     file = descriptor_pb2.FileDescriptorProto(syntax="proto3", message_type=[message])
-    return base64.b64encode(file.SerializeToString()).decode()
+    return encoded(file.SerializeToString())
 
 
 def uninterpreted(**value: str) -> str:
@@ -35,7 +46,7 @@ def uninterpreted(**value: str) -> str:
     file = descriptor_pb2.FileDescriptorProto(syntax="proto3", dependency=["missing.proto"])
     file.message_type.add(name="A")
     file.options.uninterpreted_option.add(**value).name.add(name_part="o", is_extension=True)
-    return base64.b64encode(file.SerializeToString()).decode()
+    return encoded(file.SerializeToString())
 
 
 HOSTILE = {
@@ -44,36 +55,34 @@ HOSTILE = {
     "nesting": nested(limits.NESTING_MAX + 1),
     "deep nesting": nested(40_000),
     "nesting of a descriptor": descriptor_nested(limits.NESTING_MAX + 1),
-    "deep nesting of a descriptor": base64.b64encode(b"\x22\x02\x1a\x00" + b"\x1a\x80\x80\x80\x80\x01" * 1000).decode(),
+    "deep nesting of a descriptor": encoded(b"\x22\x02\x1a\x00" + b"\x1a\x80\x80\x80\x80\x01" * 1000),
     "nested groups": 'syntax = "proto2"; message A {' + "optional group G = 1 {" * 15_000,
     "a long name": PROTO3 + f"message {'a' * 1000} {{}}",
     "a long package": PROTO3 + "package " + "a." * 100_000 + "a;",
-    "a long package of a descriptor": base64.b64encode(b"\x12\x90\x4e" + b"a." * 5000 + b"\x22\x03\x0a\x01A").decode(),
+    "a long package of a descriptor": encoded(b"\x12\x90\x4e" + b"a." * 5000 + b"\x22\x03\x0a\x01A"),
     "a long type": PROTO3 + "message A { " + "a." * 100_000 + "a b = 1; }",
-    "long names of nested messages": PROTO3 + "".join(f"message {'a' * 100}{i} {{" for i in range(9)) + "}" * 9,
+    "long names of nested messages": PROTO3 + f"message {'a' * 100} {{" * 9 + "}" * 9,
     "many messages": PROTO3 + "".join(f"message A{i}{{}}" for i in range(limits.MESSAGES_MAX + 1)),
     "many imports": PROTO3 + "".join(f'import "{i}";' for i in range(limits.FILES_MAX + 1)),
-    "a number with many digits": PROTO3 + f"message A {{ int32 a = {'9' * 400_000}; }}",
-    "a default with many digits": f'syntax = "proto2"; message A {{ optional double a = 1 [default = {"9" * 400_000}]; }}',
+    "a number with many digits": PROTO3 + f"message A {{ int32 a = {DIGITS}; }}",
+    "a default with many digits": f"message A {{ optional double a = 1 [default = {DIGITS}]; }}",
     "an option with many parts": PROTO3 + "option features" + ".a" * 100_000 + " = 1;",
-    "an option with many parts that exist": """
-        syntax = "proto3"; import "google/protobuf/descriptor.proto"; message V { V v = 1; int32 i = 2; }
-        extend google.protobuf.FileOptions { V v = 50000; } option (v)""" + ".v" * 100_000 + ".i = 1;",
+    "an option with many parts that exist": RECURSIVE_OPTION + "option (v)" + ".v" * 100_000 + ".i = 1;",
     "an option with a deep value": META + "option (confluent.file_meta) = " + "{ a " * 100_000,
-    "an option with a deep value in angle brackets": META + "option (confluent.file_meta) = { " + "a < " * 100_000,
-    "options with large values": META + "message A { option (confluent.message_meta) = {"
-        + 'tags: "x" ' * (limits.AGGREGATE_BYTES_MAX // 9) + "}; }",
-    "many extension ranges with options": 'syntax = "proto2"; message A { extensions '
-        + ",".join(str(i * 2) for i in range(10_000, 50_000)) + " [verification = UNVERIFIED]; }",
-    "many fields of a message": PROTO3 + "message A {" + "".join(f"int32 a{i}={i};" for i in range(1, 18_000)) + "}",
+    "an option with a deep value in brackets": META + "option (confluent.file_meta) = { " + "a < " * 100_000,
+    "options with large values": META + "message A { option (confluent.message_meta) = {" + TAGS + "}; }",
+    "many extension ranges with options": f"message A {{ extensions {RANGES} [verification = UNVERIFIED]; }}",
+    "many fields of a message": PROTO3 + f"message A {{ {FIELDS} }}",
     "an open comment": PROTO3 + "/" + "*" * 400_000,
     "an open string": PROTO3 + 'option java_package = "' + "a" * 400_000,
     "a lone surrogate": PROTO3 + "option java_package = '\ud800'; message A {}",
     "an uninterpreted option with a deep value": uninterpreted(aggregate_value="a {" * 50_000 + "}" * 50_000),
     "an uninterpreted option that ends its value": uninterpreted(aggregate_value="} ; message Evil { "),
-    "an uninterpreted option with a statement": uninterpreted(identifier_value="x; message Evil {} option y = 1"),
+    "an uninterpreted option with a statement": uninterpreted(
+        identifier_value="x; message Evil {} option y = 1"
+    ),
     "an uninterpreted option without a value": uninterpreted(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -158,7 +167,7 @@ def mutated_descriptor(rng: random.Random) -> str:
     for _ in range(rng.randrange(1, 4)):
         index = rng.randrange(len(data))
         data[index : index + rng.randrange(2)] = bytes([rng.randrange(256)]) * rng.randrange(1, 3)
-    return base64.b64encode(bytes(data)).decode()
+    return encoded(bytes(data))
 
 
 @settings(max_examples=150)

@@ -21,7 +21,8 @@ from runnel.registry.protobuf import (
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 
 ORDERS = """
-    syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto"; import "google/protobuf/any.proto";
+    syntax = "proto3"; package shop;
+    import "google/protobuf/timestamp.proto"; import "google/protobuf/any.proto";
     message First {}
     message Order {
       map<string, Line> lines = 1;

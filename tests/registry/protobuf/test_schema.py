@@ -135,10 +135,11 @@ message Order {
 
 def test_normalized_text():
     text = """
-        syntax = "proto3"; package p; import "google/protobuf/wrappers.proto"; import "google/protobuf/any.proto";
+        syntax = "proto3"; package p;
+        import "google/protobuf/wrappers.proto"; import "google/protobuf/any.proto";
         option java_package = "x"; option deprecated = true;
-        message B { A a = 3; oneof o { int32 y = 5; int32 x = 2; } map<string, A> m = 1; message C {} reserved 9, 7;
-          map<int32, C> n = 0x0A; }
+        message B { A a = 3; oneof o { int32 y = 5; int32 x = 2; } map<string, A> m = 1; message C {}
+          reserved 9, 7; map<int32, C> n = 0x0A; }
         message A { google.protobuf.Any any = 1; } enum E { Z = 0; Y = 2; X = 1; }"""
     assert (
         FORMAT.parse(text).normalized()
@@ -273,10 +274,11 @@ def test_wrong_references(references, message):
 
 
 def test_import_that_only_options_need_may_be_missing():
-    """Clients register files with options of code generators and validators, and Confluent's registry accepts them."""
+    """Clients register files with options of generators and validators; Confluent's registry accepts them."""
     text = """
         syntax = "proto3"; import "buf/validate/validate.proto"; option (some.thing) = "x";
-        message A { string a = 1 [(buf.validate.field).string.min_len = 1, (buf.validate.field).cel = { id: "x" }]; }"""
+        message A { string a = 1 [(buf.validate.field).string.min_len = 1,
+          (buf.validate.field).cel = { id: "x" }]; }"""
     schema = FORMAT.parse(text)
     assert schema.identity != FORMAT.parse(text.replace("min_len = 1", "min_len = 2")).identity
     assert FORMAT.parse(schema.normalized()).identity == schema.identity
@@ -298,7 +300,7 @@ def test_options_that_no_import_declares_are_dropped_from_descriptors():
 
 
 def test_options_do_not_depend_on_what_else_the_process_loaded():
-    """confluent-kafka registers its options, number 1088, with protobuf's default pool; others may use the number."""
+    """confluent-kafka registers its options, number 1088, with the default pool. Others may use it."""
     text = """
         syntax = "proto3"; import "google/protobuf/descriptor.proto";
         extend google.protobuf.FieldOptions { string mine = 1088; }

@@ -68,7 +68,7 @@ def link_again(files: Sequence[bytes]) -> DescriptorPool:
 
 
 def linkable(file: Message, missing: Sequence[str]) -> Message:
-    """A copy of `file` that can be linked: without the imports that have no text, and options that need them."""
+    """A copy of `file` without imports that have no text, and without the options that depend on them."""
     copy = type(file)()
     copy.CopyFrom(file)
     if missing:
@@ -126,9 +126,9 @@ def _decoded(text: str) -> Message:
     return file
 
 
-def _check_uninterpreted(options_of_element: Message) -> None:
-    """Options of a descriptor that were not interpreted, for want of an import, are as a parser leaves them."""
-    for option in options_of_element.uninterpreted_option:
+def _check_uninterpreted(element_options: Message) -> None:
+    """Check options that a descriptor has uninterpreted, as the parser does with those of source."""
+    for option in element_options.uninterpreted_option:
         if not 1 <= len(option.name) <= limits.NESTING_MAX:
             raise InvalidSchema(f"the name of an option has {len(option.name)} parts")
         if option.HasField("aggregate_value"):

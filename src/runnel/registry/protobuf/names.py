@@ -12,7 +12,7 @@ _TYPES = {Kind.MESSAGE: model.TYPE_MESSAGE, Kind.ENUM: model.TYPE_ENUM}
 
 
 def resolve_names(elements: Elements, symbols: Symbols, missing: Sequence[str]) -> None:
-    """Replace the names of types in a file that `symbols` has already. `missing` are imports without a text."""
+    """Replace the names of types in a file that is in `symbols`. `missing` are imports without a text."""
     names = _Names(elements.file, symbols, missing)
     for scope, field in elements.all_fields():
         if field.HasField("extendee"):

@@ -1,8 +1,9 @@
 """Options as the parser leaves them, interpreted: their values become fields of the options messages.
 
-Standard options are interpreted before a file is linked, as some of them matter to that. Custom ones are
-extensions of the options messages, possibly declared in the same file, and need the linked file. One that is not
-declared anywhere stays uninterpreted if an import of the file is missing; Confluent's registry accepts such files.
+Standard options are interpreted before a file is linked, as some of them affect that. Custom ones are
+extensions of the options messages, possibly declared in the same file, and need the linked file. One that
+is not declared stays uninterpreted if an import of the file has no text: Confluent's registry accepts such
+files.
 """
 
 from collections.abc import Callable
@@ -145,9 +146,8 @@ class _Assignment:
         if field is None:
             self._fail("no extension of this name is declared; is the file that does so imported?")
         if field.containing_type.full_name != message.DESCRIPTOR.full_name:
-            self._fail(
-                f"{field.full_name} extends {field.containing_type.full_name}, not {message.DESCRIPTOR.full_name}"
-            )
+            extended = field.containing_type.full_name
+            self._fail(f"{field.full_name} extends {extended}, not {message.DESCRIPTOR.full_name}")
         return field
 
     def _assign(self, target: Message, field: Message) -> None:

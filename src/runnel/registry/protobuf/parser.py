@@ -1,7 +1,7 @@
-"""`.proto` source to FileDescriptorProto, as protoc parses it: names are not resolved yet, options not interpreted.
+"""The parser of `.proto` source. Names are not resolved, and options not interpreted.
 
-The language is that of proto2, proto3 and edition 2023. A message that declares `option map_entry` is accepted
-in addition, as Confluent's registry prints the descriptors of Java clients with it.
+The language is that of proto2, proto3 and edition 2023, as protoc has it. A message may declare `option
+map_entry` in addition: Confluent's registry prints maps in descriptors of Java clients like this.
 """
 
 from collections.abc import Callable

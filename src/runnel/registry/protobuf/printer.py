@@ -22,8 +22,8 @@ _LABELS = {
 def print_file(file: Message, pool: DescriptorPool, *, keeps_map_entries: bool = False) -> str:
     """The source of a file. Types have their full names, with a dot before them.
 
-    With `keeps_map_entries`, a message that a map implies is printed as one if others follow it: Confluent's Java
-    clients count messages in the source, others count them in the descriptor, and both must find the same.
+    With `keeps_map_entries`, the message that a map implies is printed as such if other messages follow it.
+    Message indexes of records count it, but Confluent's Java clients only if they find it in the source.
     """
     return _Printer(file, pool, keeps_map_entries).source()
 

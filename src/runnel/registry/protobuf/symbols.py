@@ -56,9 +56,9 @@ class Symbols:
     def add(self, file: Message, declared: Iterable[tuple[str, Symbol]]) -> None:
         """Add a file, with the names that it declares, whose imports were added before."""
         name = file.name
-        for full_name, symbol in declared:
-            if self._symbols.setdefault(full_name, symbol) is not symbol:
-                self._fail_twice(full_name, name)
+        for each, symbol in declared:
+            if self._symbols.setdefault(each, symbol) is not symbol:
+                self._fail_twice(each, name)
         for package in _prefixes(file.package):
             if self._symbols.setdefault(package, _PACKAGE) is not _PACKAGE:
                 self._fail_twice(package, name)
@@ -76,7 +76,7 @@ class Symbols:
     def resolve(
         self, name: str, scope: str, file: str, *, types_only: bool = False
     ) -> tuple[str, Kind] | None:
-        """The full name and kind of what `name` means within `scope`, the full name of the element that uses it.
+        """The full name and kind that `name` resolves to in `scope`, the full name of what uses it.
 
         The innermost scope that has the first part of the name decides, whether or not it has the others.
         """
