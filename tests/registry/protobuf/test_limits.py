@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.registry.format import InvalidSchema, ReferencedSchema
-from runnel.registry.protobuf import FORMAT, limits, linking
+from runnel.registry.protobuf import FORMAT, Decoder, InvalidRecord, limits, linking
 from tests.registry.protobuf.sources import VALID
 from tests.registry.protobuf.strategies import random_file
 
@@ -170,7 +170,7 @@ def mutated_descriptor(rng: random.Random) -> str:
     return encoded(bytes(data))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 2**64), is_source=st.booleans())
 def test_mutated_text_is_refused_or_a_schema(seed, is_source):
     """Nothing but InvalidSchema is raised, and what is accepted can be printed and read again."""
@@ -183,6 +183,32 @@ def test_mutated_text_is_refused_or_a_schema(seed, is_source):
     normalized = schema.normalized()
     assert FORMAT.parse(normalized).normalized() == normalized
     FORMAT.parse(schema.formatted("serialized"))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "(v).Clear = 1",
+        "(v) = { Clear: 1 }",
+        "(v).SetInParent = 1",
+        "(w).v.Clear = 1",
+        "(w) = { v { DESCRIPTOR: 1 } }",
+    ],
+)
+def test_fields_named_like_attributes_of_messages(option):
+    """Options are set in Python, where such fields hide methods; elsewhere they do no harm."""
+    message = (
+        "message V { int32 Clear = 1; int32 DESCRIPTOR = 2; int32 SetInParent = 3; int32 ListFields = 4; }"
+    )
+    text = f"""
+        syntax = "proto3"; import "google/protobuf/descriptor.proto"; {message} message W {{ V v = 1; }}
+        extend google.protobuf.FileOptions {{ V v = 50000; W w = 50001; }}"""
+    schema = FORMAT.parse(text)
+    assert FORMAT.parse(schema.formatted("serialized")).identity == schema.identity
+    with pytest.raises(InvalidSchema):
+        FORMAT.parse(f"{text} option {option};")
+    with pytest.raises(InvalidRecord):
+        Decoder(schema).decode(b"\x08\x01")
 
 
 @given(text=st.text(max_size=60))

@@ -122,7 +122,7 @@ def test_decoded_record():
     ids=["no field", "not UTF-8", "no time", "unknown type", "groups", "length"],
 )
 def test_undecodable_record(payload):
-    with pytest.raises(InvalidRecord, match=r"the payload is not a shop\.Order"):
+    with pytest.raises(InvalidRecord, match=r"the payload cannot be decoded as shop\.Order"):
         Decoder(FORMAT.parse(ORDERS)).decode(payload, (1,))
 
 

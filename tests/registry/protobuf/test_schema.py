@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.registry.format import InvalidSchema, ReferencedSchema
+from runnel.registry.format import InvalidSchema, ReferencedSchema, SchemaFormat
 from runnel.registry.protobuf import FORMAT, well_known
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 from tests.registry.protobuf.oracle import compile_proto
@@ -33,6 +33,10 @@ message Order {
   optional google.protobuf.Timestamp at = 3;
 }
 """
+
+
+SCHEMA_FORMAT: SchemaFormat = FORMAT
+"""A format of the registry, as far as types can tell."""
 
 
 @pytest.mark.parametrize("name", sorted(VALID))

@@ -7,6 +7,7 @@ from typing import NoReturn
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits, model
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 
 _IMPLEMENTATION_NUMBERS = range(19000, 20000)
@@ -56,7 +57,9 @@ def check_strings(message: Message) -> None:
     """Raise InvalidSchema if a string is not text, which protobuf represents as bytes."""
     pending = [message]
     while pending:
-        for field, value in pending.pop().ListFields():
+        current = pending.pop()
+        # The method of the class, as the message of a custom option may have a field of its name.
+        for field, value in type(current).ListFields(current):
             is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
             if is_map:
                 key, item = field.message_type.fields
@@ -89,7 +92,7 @@ def check_imports(file: Message) -> None:
     seen = set()
     for name in file.dependency:
         if name in seen:
-            raise InvalidSchema(f'"{name}" is imported twice')
+            raise InvalidSchema(f'"{shortened(name)}" is imported twice')
         seen.add(name)
     for index in (*file.public_dependency, *file.weak_dependency):
         if not 0 <= index < len(file.dependency):

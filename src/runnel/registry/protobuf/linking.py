@@ -14,6 +14,7 @@ from runnel.registry.format import InvalidSchema, ReferencedSchema
 from runnel.registry.protobuf import limits, model, options, parser, well_known
 from runnel.registry.protobuf.checks import check, check_imports, check_linked, check_nesting, check_strings
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.names import resolve_names
 from runnel.registry.protobuf.symbols import Symbol, Symbols, declared
@@ -72,9 +73,10 @@ def linkable(file: Message, missing: Sequence[str]) -> Message:
     copy = type(file)()
     copy.CopyFrom(file)
     if missing:
+        without_text = set(missing)
         public = {file.dependency[index] for index in file.public_dependency}
         weak = {file.dependency[index] for index in file.weak_dependency}
-        copy.dependency[:] = [name for name in file.dependency if name not in set(missing)]
+        copy.dependency[:] = [name for name in file.dependency if name not in without_text]
         copy.public_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in public]
         copy.weak_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in weak]
         for _scope, element in Elements(copy).with_options():
@@ -178,7 +180,7 @@ class _Linker:
                 if path:
                     self._add_reference(file)
             elif name in on_path:
-                raise InvalidSchema(f'"{name}" imports itself, directly or by what it imports')
+                raise InvalidSchema(f'"{shortened(name)}" imports itself, directly or by what it imports')
             elif name not in self._linked and (imported := self._imported(name)) is not None:
                 path.append((imported, iter(imported.dependency)))
                 on_path.add(name)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import model
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.symbols import Kind, Symbols
 
@@ -53,14 +54,14 @@ class _Names:
     def _resolve(self, name: str, scope: str, *, types_only: bool) -> tuple[str, Kind]:
         found = self._symbols.resolve(name, scope, self._file.name, types_only=types_only)
         if found is None:
-            raise InvalidSchema(f'{scope}: "{name}" is not declared{self._hint(name)}')
+            raise InvalidSchema(f'{scope}: "{shortened(name)}" is not declared{self._hint(name)}')
         return found
 
     def _hint(self, name: str) -> str:
         declared_in = self._symbols.file_of(name)
         if declared_in and declared_in != self._file.name:
-            return f': "{declared_in}" declares it, but is not imported'
+            return f': "{shortened(declared_in)}" declares it, but is not imported'
         if self._missing:
-            listed = ", ".join(f'"{each}"' for each in self._missing[:5])
+            listed = ", ".join(f'"{shortened(each)}"' for each in self._missing[:5])
             return f"; the schema has no references for its imports {listed}"
         return ""

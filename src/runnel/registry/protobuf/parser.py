@@ -7,6 +7,7 @@ map_entry` in addition: Confluent's registry prints maps in descriptors of Java 
 from collections.abc import Callable
 
 from runnel.registry.protobuf import limits, model
+from runnel.registry.protobuf.elements import check_length
 from runnel.registry.protobuf.literals import bytes_literal, float_literal
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.tokens import Tokens
@@ -110,10 +111,7 @@ class _Parser:
         while self._tokens.accept("."):
             parts.append(self._tokens.name())
         name = ".".join(parts)
-        if len(name) > limits.NAME_CHARACTERS_MAX:
-            self._tokens.fail(
-                f"the name {name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters"
-            )
+        check_length(name)
         return name
 
     def _type_name(self) -> str:

@@ -9,6 +9,9 @@ from runnel.registry.protobuf import limits
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 from runnel.registry.protobuf.schema import ProtobufSchema
 
+# The last three: times out of range, unknown types in google.protobuf.Any, fields named like attributes.
+_DECODING_ERRORS = (DecodeError, json_format.Error, ValueError, TypeError, AttributeError)
+
 
 class InvalidRecord(Exception):
     """Bytes are not a record of the schema; the message says why."""
@@ -74,8 +77,10 @@ class Decoder:
                 always_print_fields_with_no_presence=True,
                 descriptor_pool=self._pool,
             )
-        except (DecodeError, json_format.Error, ValueError, TypeError) as error:
-            raise InvalidRecord(f"the payload is not a {descriptor.full_name}: {error}") from error
+        except _DECODING_ERRORS as error:
+            raise InvalidRecord(
+                f"the payload cannot be decoded as {descriptor.full_name}: {error}"
+            ) from error
         return decoded
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits
-from runnel.registry.protobuf.elements import Elements, full_name
+from runnel.registry.protobuf.elements import Elements, check_length, full_name
 from runnel.registry.protobuf.model import Message
 
 
@@ -118,12 +118,8 @@ def declared(elements: Elements) -> Iterator[tuple[str, Symbol]]:
     """Everything that a file declares. Raises InvalidSchema if that is too much."""
     if len(elements.messages) + len(elements.enums) > limits.MESSAGES_MAX:
         raise InvalidSchema(f"there are more than {limits.MESSAGES_MAX} messages and enums")
-    longest = limits.NAME_CHARACTERS_MAX
-    if len(elements.file.package) > longest:
-        raise InvalidSchema(f"the package has a name of more than {longest} characters")
     for name, kind in _names(elements):
-        if len(name) > longest:
-            raise InvalidSchema(f"the name {name[:60]}... has more than {longest} characters")
+        check_length(name)
         yield name, Symbol(kind, elements.file.name)
 
 
