@@ -19,6 +19,7 @@ from runnel.client.errors import (
     TimedOut,
 )
 from runnel.client.groups import Groups
+from runnel.client.producer import Producer
 from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from runnel.messages.metadata import MetadataRequest, MetadataResponse
 from runnel.model.ids import TopicPartition
@@ -153,3 +154,18 @@ def test_an_unavailable_coordinator_is_looked_up_again(address, name):
 def test_errors_have_one_base_class():
     family = {NoBrokerAvailable, ConnectionLost, TimedOut, BrokerNotAvailable, BrokerError, InvalidResponse}
     assert family <= set(ClientError.__subclasses__())
+
+
+@pytest.mark.parametrize(("max_age_s", "seen"), [(0.0, 3), (300.0, 2)])
+def test_metadata_has_a_maximum_age(address, name, max_age_s, seen):
+    async def play() -> None:
+        async with Cluster(address) as other, Cluster(address, metadata_max_age_s=max_age_s) as cluster:
+            await Admin(other).create_topic(name, partitions=2)
+            assert len((await cluster.topic(name)).partitions) == 2
+            await Admin(other).add_partitions(name, 3)
+            assert len((await cluster.topic(name)).partitions) == seen
+            assert len((await cluster.topic(name, max_age_s=0.0)).partitions) == 3
+            async with Producer(cluster) as producer:
+                assert (await producer.send_and_wait(name, b"x", partition=2)).offset == 0
+
+    asyncio.run(play())

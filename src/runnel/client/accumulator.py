@@ -51,7 +51,7 @@ class PendingBatch:
     is_closed: bool = False
     """It takes no more records."""
     is_in_doubt: bool = False
-    """A request with it was sent, and not answered."""
+    """A request with it was sent, and whether it was written is unknown."""
 
     def delivered(self, base_offset: int, log_append_time_ms: int) -> None:
         """The batch was written at `base_offset`."""

@@ -1,8 +1,9 @@
 """Cluster metadata, coordinator lookup, and connections to brokers."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ from runnel.wire import Request, Response
 DEFAULT_PORT = 9092
 MISSING_TOPIC_TIMEOUT_S = 1.0
 """How long an unknown topic is retried, because new topics may not have propagated to all brokers yet."""
+METADATA_MAX_AGE_S = 300.0
+"""As metadata.max.age.ms of Kafka's clients: topics are created again and get partitions elsewhere."""
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 
@@ -62,6 +65,8 @@ class TopicView:
     topic_id: bytes
     is_internal: bool
     partitions: list[PartitionView]
+    fetched_s: float = field(default=0.0, repr=False, compare=False)
+    """When it was fetched, by the monotonic clock."""
 
 
 class Cluster:
@@ -74,6 +79,7 @@ class Cluster:
         client_id: str = "runnel",
         timeout_s: float = REQUEST_TIMEOUT_S,
         api_timeout_s: float | None = None,
+        metadata_max_age_s: float = METADATA_MAX_AGE_S,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """`timeout_s` limits one request, `api_timeout_s` an operation with its retries (KIP-266).
@@ -85,6 +91,7 @@ class Cluster:
         self.security = security_of(properties)
         self.timeout_s = timeout_s
         self.api_timeout_s = timeout_s if api_timeout_s is None else api_timeout_s
+        self._metadata_max_age_s = metadata_max_age_s
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.nodes: dict[int, Node] = {}
@@ -206,11 +213,26 @@ class Cluster:
         )
 
     async def topic(
-        self, name: str, *, allow_auto_create: bool = False, missing_s: float = MISSING_TOPIC_TIMEOUT_S
+        self,
+        name: str,
+        *,
+        allow_auto_create: bool = False,
+        missing_s: float = MISSING_TOPIC_TIMEOUT_S,
+        max_age_s: float | None = None,
     ) -> TopicView:
-        """The cached or fetched metadata of a topic. BrokerError if it does not exist after `missing_s`."""
+        """The metadata of a topic, cached or fetched. BrokerError if it does not exist after `missing_s`.
+
+        With `max_age_s` it is not older than that, instead of the maximum age of this client.
+        """
         known = self._topics.get(name)
-        return known if known is not None else await self._find_topic(name, allow_auto_create, missing_s)
+        if known is not None:
+            now_s = time.monotonic()
+            if now_s - known.fetched_s < (self._metadata_max_age_s if max_age_s is None else max_age_s):
+                return known
+            if max_age_s is None:
+                # One caller fetches it; others use what is known meanwhile.
+                known.fetched_s = now_s
+        return await self._find_topic(name, allow_auto_create, missing_s)
 
     async def _find_topic(self, name: str, allow_auto_create: bool, missing_s: float) -> TopicView:
         backoff, missing = Backoff(self.api_timeout_s), Backoff(missing_s)
@@ -354,4 +376,4 @@ def _topic_view(topic: MetadataResponseTopic) -> TopicView:
         )
         for view in sorted(topic.partitions, key=lambda view: view.partition_index)
     ]
-    return TopicView(topic.name or "", topic.topic_id, topic.is_internal, partitions)
+    return TopicView(topic.name or "", topic.topic_id, topic.is_internal, partitions, time.monotonic())

@@ -17,6 +17,7 @@ from runnel.client.errors import (
     BufferFull,
     ClientError,
     ConnectionLost,
+    InvalidResponse,
     OutcomeUnknown,
     TimedOut,
     check,
@@ -47,6 +48,12 @@ RECORDS_REJECTED = {
     ErrorCode.RECORD_LIST_TOO_LARGE,
 }
 """A batch is rejected because of some of its records, or its size; nothing of it is written."""
+MAY_BE_WRITTEN = {
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""A leader responds with these also after it has written a batch that is not replicated yet."""
 
 
 class Producer:
@@ -178,6 +185,8 @@ class Producer:
         count = len(view.partitions)
         if partition is not None:
             if not 0 <= partition < count:
+                # It may have been added since.
+                self._cluster.invalidate_topic(topic)
                 await self._cluster.leader(TopicPartition(topic, partition))
             return TopicPartition(topic, partition)
         if record.key is not None:
@@ -236,14 +245,14 @@ class Producer:
             try:
                 leader = await self._cluster.leader(partition)
             except ClientError as error:
-                self._retry_or_fail(
-                    self._batches.take(partition, self._identity or ProducerIdentity()), error
-                )
+                if self._identity is None:
+                    break
+                self._retry_or_fail(self._batches.take(partition, self._identity), error)
                 continue
             by_leader.setdefault(leader, []).append(partition)
         identity = self._identity
         if identity is None:
-            # The producer id was reset by a concurrent response.
+            # The producer id was reset meanwhile; without one, a batch could be written twice.
             self._wake.set()
             return
         for leader, partitions in by_leader.items():
@@ -270,13 +279,13 @@ class Producer:
                 self._handle_response(batches, response)
         except ClientError as error:
             for batch in batches:
-                batch.is_in_doubt |= isinstance(error, ConnectionLost | TimedOut)
+                batch.is_in_doubt |= isinstance(error, ConnectionLost | TimedOut | InvalidResponse)
                 self._retry_or_fail(batch, error)
         except BaseException as error:
             # The producer was closed, or this is a bug; pending futures must not wait forever.
             for batch in batches:
                 self._batches.complete(batch)
-                batch.failed(ClientError(f"it is unknown whether the record was written: {error!r}"))
+                batch.failed(OutcomeUnknown(f"it is unknown whether the record was written: {error!r}"))
             raise
         finally:
             self._busy_leaders.discard(leader)
@@ -311,6 +320,7 @@ class Producer:
         for batch in batches:
             result = results.get((batch.partition.topic, batch.partition.partition))
             if result is None:
+                batch.is_in_doubt = True
                 self._retry_or_fail(batch, ClientError(f"the response has no result for {batch.partition}"))
             elif result.error_code == 0:
                 self._deliver(batch, result.base_offset, result.log_append_time_ms)
@@ -322,6 +332,7 @@ class Producer:
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._deliver(batch, -1, -1)
             return
+        batch.is_in_doubt |= error in MAY_BE_WRITTEN
         can_reset_id = self._idempotent and self._transactional_id is None
         if error in PRODUCER_STATE_LOST and can_reset_id and batch.attempts == 1:
             # The broker has lost the producer state, for example because the records expired. This batch was
@@ -350,10 +361,10 @@ class Producer:
             return
         is_rejected = isinstance(error, BrokerError) and error.error in RECORDS_REJECTED
         if error.retriable:
-            kind = OutcomeUnknown if batch.is_in_doubt else TimedOut
-            late = kind(f"not delivered within {self._delivery_timeout_s:g} s: {error}")
+            late = TimedOut(f"not delivered within {self._delivery_timeout_s:g} s: {error}")
             late.__cause__ = error
             error = late
+        error = _outcome(batch, error)
         self._batches.complete(batch)
         batch.failed(error)
         if is_rejected and not batch.is_in_doubt and self._transactional_id is None:
@@ -394,8 +405,18 @@ class Producer:
     def _stop(self, failure: ClientError) -> None:
         self._failure = self._failure or failure
         for batch in self._batches.clear():
-            batch.failed(failure)
+            batch.failed(_outcome(batch, failure))
         self._signal_progress()
+
+
+def _outcome(batch: PendingBatch, error: ClientError) -> ClientError:
+    """The error of a batch that is given up: if it was in doubt before, it is not known to be unwritten."""
+    if not batch.is_in_doubt:
+        return error
+    unknown = OutcomeUnknown(str(error))
+    unknown.retriable = error.retriable
+    unknown.__cause__ = error.__cause__ if isinstance(error, TimedOut) else error
+    return unknown
 
 
 def _record(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int | None) -> Record:

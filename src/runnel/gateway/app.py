@@ -10,6 +10,7 @@ from starlette.routing import Mount, Route
 from runnel.gateway.console.routes import console_routes
 from runnel.gateway.guard import Guard
 from runnel.gateway.http.api import Api
+from runnel.gateway.http.operations import Role
 from runnel.gateway.lag import LagSummary
 from runnel.gateway.lag_history import LagHistory
 from runnel.gateway.options import GatewayOptions
@@ -38,11 +39,14 @@ class Gateway:
         self.searches = 0
         """Searches through topics that run."""
         routes = [
-            Route("/", _root),
+            Route("/", self._root),
             Route("/livez", _alive),
-            Mount(CONSOLE, routes=console_routes(read_only=options.read_only)),
             *self.api.routes(),
         ]
+        self._serves_reads = self.api.role is not Role.INGRESS
+        """Console and registry show and change more than what is published."""
+        if self._serves_reads:
+            routes.append(Mount(CONSOLE, routes=console_routes(read_only=options.read_only)))
         app = Starlette(routes=routes)
         app.state.gateway = self
         self._pages = app
@@ -53,9 +57,14 @@ class Gateway:
         await self._app(scope, receive, send)
 
     async def _dispatch(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        # The registry splits paths before it decodes them.
-        app = self.registry if self.registry.serves(scope["path"]) else self._pages
-        await app(scope, receive, send)
+        # The registry splits paths before it decodes them. It has no WebSockets.
+        is_registry = scope["type"] == "http" and self._serves_reads and self.registry.serves(scope["path"])
+        await (self.registry if is_registry else self._pages)(scope, receive, send)
+
+    async def _root(self, request: "Request") -> "Response":
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse(f"{CONSOLE}/" if self._serves_reads else "/docs")
+        return JSONResponse({})
 
     def start(self) -> None:
         """Begin what is done without requests."""
@@ -79,12 +88,6 @@ class Gateway:
         await self.lag_history.close()
         await self.sessions.close()
         self.registry.close()
-
-
-async def _root(request: "Request") -> "Response":
-    if "text/html" in request.headers.get("accept", ""):
-        return RedirectResponse(f"{CONSOLE}/")
-    return JSONResponse({})
 
 
 async def _alive(request: "Request") -> "Response":

@@ -1,4 +1,4 @@
-"""uvicorn's protocols with what it lacks: a limit for the head of a request, and a way to drop a connection.
+"""uvicorn's protocols with what it lacks: limits for heads and trailers, and a way to drop a connection.
 
 An application can only end a response. That waits until the client has read what is not sent yet, for ever if
 it does not read: `runnel.abort` in the extensions of a scope closes the connection at once.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from runnel.gateway.http.limits import HEAD_BYTES_MAX, HEAD_READ_S
+from runnel.gateway.http.limits import HEAD_BYTES_MAX, HEAD_READ_S, STREAM_STUCK_S
 from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ class HttpProtocol(HttpToolsProtocol):
     """A connection of HTTP/1.1."""
 
     _is_in_head = False
-    _began_now = False
-    _head_bytes = 0
+    _advances = False
+    _unused_bytes = 0
     _head_timer: "asyncio.TimerHandle | None" = None
+    _unsent_timer: "asyncio.TimerHandle | None" = None
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
         """A client has connected, and sends a request within a while."""
@@ -50,32 +51,87 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
         self._stop_timer()
+        self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Count what arrives before the headers are complete: the parser has no limit of its own."""
-        self._began_now = False
+        """Count what arrives without a complete head or a part of a body: the parser has no limit of its own.
+
+        That is an endless header or trailer, or the extension of a chunk.
+        """
+        self._advances = False
         super().data_received(data)
-        if self._is_in_head and not self._began_now:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+        self._unused_bytes = 0 if self._advances else self._unused_bytes + len(data)
+        if self._unused_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            is_answering = self.cycle is not None and self.cycle.response_started
+            if is_answering and not self.cycle.response_complete:
+                drop(self.transport)
+            else:
                 self.transport.write(TOO_LARGE)
                 self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._is_in_head = self._began_now = True
-        self._head_bytes = 0
+        self._is_in_head = self._advances = True
         super().on_message_begin()
         cast("dict[str, Any]", self.scope)["extensions"] = {ABORT: partial(drop, self.transport)}
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_READ_S, self.transport.abort)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; trailers are dropped: what was decided by headers is not changed afterwards."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        self._advances = True
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         """The headers of a request are complete."""
         self._is_in_head = False
+        self._advances = True
         self._stop_timer()
         super().on_headers_complete()
+
+    # A whole response is written at once: what its client does not read would be kept for ever.
+
+    def on_response_complete(self) -> None:
+        """A response is written, and perhaps not sent yet."""
+        super().on_response_complete()
+        self._watch_unsent()
+
+    def pause_writing(self) -> None:
+        """Much is not sent."""
+        super().pause_writing()
+        self._watch_unsent()
+
+    def resume_writing(self) -> None:
+        """Most of it is sent."""
+        super().resume_writing()
+        self._watch_unsent()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Another protocol has the connection from here on."""
+        self._stop_watching()
+        super().handle_websocket_upgrade()
+
+    def _watch_unsent(self) -> None:
+        self._stop_watching()
+        if unsent := self.transport.get_write_buffer_size():
+            self._unsent_timer = self.loop.call_later(STREAM_STUCK_S, self._check_unsent, unsent)
+
+    def _check_unsent(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() >= before:
+            drop(self.transport)
+        else:
+            self._watch_unsent()
+
+    def _stop_watching(self) -> None:
+        if self._unsent_timer is not None:
+            self._unsent_timer.cancel()
+            self._unsent_timer = None
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:

@@ -4,12 +4,17 @@ import base64
 import json
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from runnel.gateway.http.message_ids import read_message_id
 from runnel.testing import Broker
 from tests.gateway.http.clients import NDJSON, PROBLEM
+
+
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 
 
 def stored(broker: Broker, topic: str) -> list[tuple[bytes | None, bytes | None, list]]:
@@ -49,7 +54,7 @@ def test_numbers_are_stored_as_they_are_written(http_broker, client, topic) -> N
 def test_headers_repeat_and_may_be_bytes_or_null(http_broker, client, topic) -> None:
     pairs = [{"name": "b", "value": "2"}, {"name": "b"}, {"name": "c", "value_base64": "/w=="}]
     record = {"value": "x", "headers": {"a": "1", "n": None}, "headersList": pairs}
-    answer = client.post(f"/topics/{topic}/publish", record, traceparent="00-1-2-01")
+    answer = client.post(f"/topics/{topic}/publish", record, traceparent=TRACE)
     assert answer.status == 200
     [(_, _, headers)] = stored(http_broker, topic)
     assert headers == [
@@ -58,11 +63,19 @@ def test_headers_repeat_and_may_be_bytes_or_null(http_broker, client, topic) -> 
         ("b", b"2"),
         ("b", None),
         ("c", b"\xff"),
-        ("traceparent", b"00-1-2-01"),
+        ("traceparent", TRACE.encode()),
     ]
     [message] = client.get(f"/topics/{topic}/subscribe?offset=0").json["messages"]
-    assert message["headers"] == {"a": "1", "n": None, "b": None, "traceparent": "00-1-2-01"}
+    assert message["headers"] == {"a": "1", "n": None, "b": None, "traceparent": TRACE}
     assert [header["name"] for header in message["headersList"]] == ["a", "n", "b", "b", "c", "traceparent"]
+
+
+@pytest.mark.parametrize(
+    "trace", ["00-1-2-01", TRACE.upper(), TRACE + "x" * 50_000, TRACE.replace("a", "0"), "ff" + TRACE[2:], ""]
+)
+def test_a_trace_that_is_none_is_not_copied_to_records(http_broker, client, topic, trace) -> None:
+    assert client.post(f"/topics/{topic}/publish", [{"value": 1}], traceparent=trace).status == 200
+    assert stored(http_broker, topic) == [(None, b"1", [])]
 
 
 def test_batches(http_broker, client, topic) -> None:
@@ -310,6 +323,10 @@ def test_acks_that_have_no_meaning(client, topic, group) -> None:
     assert client.post(path, {"messageId": plain}).status == 422
     for text in ("x", "AQ", "", "ü", "A" * 999, "AQBOxEVWKDJOQ1JiwOPhkjRd_____w8A"):
         assert client.post(path, {"messageId": text}).status == 422, text
+    mine = read_message_id(client.get(f"/topics/{topic}/subscribe?group={group}").json["messageId"])
+    for offset in (2**63 - 1, 2**63):
+        forged = replace(mine, offset=offset).text()
+        assert client.post(path, {"messageId": forged}).status == 422, offset
     assert client.post(path, {}).status == 422
     mine = client.get(f"/topics/{topic}/subscribe?group={group}").json["messageId"]
     assert client.post(path, {"messageId": mine, "action": "reject"}).status == 422

@@ -36,6 +36,18 @@ def test_binary(http_broker, client: Client, topic) -> None:
     assert back.headers["ce-subject"] == "gr%C3%BC%C3%9Fe" and back.headers["ce-messageid"]
 
 
+def test_a_record_is_no_page_of_the_gateway(client: Client, topic) -> None:
+    """Its content type is the sender's choice: as HTML it could load another record as a script."""
+    sent = {**headers_of(), "Content-Type": "text/html"}
+    body = f'<script src="/topics/{topic}/subscribe?offset=1&format=cloudevents"></script>'.encode()
+    assert client.call("POST", f"/topics/{topic}/publish", body, sent).status == 200
+    back = client.get(f"/topics/{topic}/subscribe?offset=0&max=1&format=cloudevents")
+    assert (back.body, back.headers["content-type"]) == (body, "text/html")
+    assert back.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert back.headers["content-disposition"] == "attachment"
+    assert back.headers["x-content-type-options"] == "nosniff"
+
+
 def test_structured(http_broker, client: Client, topic, group) -> None:
     event = json.dumps({**CE, "data": {"b": 1, "a": 1.50}, "partitionkey": "anna"}).encode()
     assert client.post(f"/topics/{topic}/publish", event, Content_Type=EVENT).status == 200

@@ -3,10 +3,12 @@
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from runnel.gateway.http import limits
 from runnel.gateway.options import GatewayOptions
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import PROBLEM, Client
@@ -31,18 +33,47 @@ def test_too_many_requests_are_a_429(client: Client, topic, monkeypatch) -> None
     assert retry_after(client.get("/topics")) >= 1
 
 
-def test_a_head_without_an_end_is_refused(client: Client) -> None:
+EVENT = b'{"id":"7","source":"/shop","specversion":"1.0","type":"t"}'
+CHUNKED = (
+    b"POST /topics/TOPIC/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "part"),
+    [
+        (b"GET /topics HTTP/1.1\r\nX-Long: ", b"x" * 65536),
+        (CHUNKED + b"2\r\n{}\r\n0\r\nX-Long: ", b"x" * 65536),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n", b"x: y\r\n" * 10_000),
+        (CHUNKED + b"2;", b"x" * 65536),
+    ],
+    ids=["header", "trailer", "trailers", "chunk extension"],
+)
+def test_what_has_no_end_is_refused(client: Client, topic, start: bytes, part: bytes) -> None:
     with socket.create_connection((client.host, client.port), timeout=30) as line:
-        line.sendall(b"GET /topics HTTP/1.1\r\nX-Long: ")
+        line.sendall(start.replace(b"TOPIC", topic.encode()))
         received = b""
         try:
-            for _ in range(100):
-                line.sendall(b"x" * 65536)
-            while part := line.recv(65536):
-                received += part
+            # More than both kernels buffer: it can only be sent if the gateway reads it all.
+            for _ in range(1000):
+                line.sendall(part)
+            pytest.fail("all of it was read")
         except ConnectionError:
             pass
-    assert received in (b"",) or received.startswith(b"HTTP/1.1 431 ")
+        with suppress(ConnectionError):
+            while data := line.recv(65536):
+                received += data
+    assert not received or received.startswith(b"HTTP/1.1 431 ")
+
+
+def test_trailers_are_no_headers(client: Client, topic) -> None:
+    with socket.create_connection((client.host, client.port), timeout=30) as line:
+        head = CHUNKED.replace(b"TOPIC", topic.encode())
+        line.sendall(head + b'b\r\n{"value":1}\r\n')
+        # Idempotency-Key is refused as a header.
+        line.sendall(b"0\r\nIdempotency-Key: a\r\n\r\n")
+        assert line.recv(12) == b"HTTP/1.1 200"
 
 
 def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None:
@@ -53,6 +84,29 @@ def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None
         )
         line.sendall(f"{head}Content-Length: 20\r\n\r\n{{".encode())
         assert line.recv(12) == b"HTTP/1.1 408"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "good", "bad"),
+    [
+        ("/topics/{topic}/publish", "application/json", b'{"value":1}', b"{}"),
+        ("/topics/{topic}/publish", "application/cloudevents-batch+json", EVENT, b"{}"),
+        ("/v3/clusters/{cluster}/topics/{topic}/records", "application/json", b"{}", b"}"),
+    ],
+)
+def test_too_many_records_are_refused_before_they_are_converted(
+    client: Client, topic, path, kind, good, bad
+) -> None:
+    """One that is not valid, behind the last that is allowed, is not looked at."""
+    [cluster] = client.get("/v3/clusters").json["data"]
+    is_list = path.endswith("publish")
+    body = (b"," if is_list else b"").join([good] * limits.BATCH_RECORDS_MAX + [good, bad])
+    answer = client.post(
+        path.format(topic=topic, cluster=cluster["cluster_id"]),
+        b"[%b]" % body if is_list else body,
+        Content_Type=kind,
+    )
+    assert answer.status == 413 and str(limits.BATCH_RECORDS_MAX) in answer.body.decode(), answer.body[:300]
 
 
 @pytest.fixture

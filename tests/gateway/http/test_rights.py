@@ -10,12 +10,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from runnel.client.admin import Admin
 from runnel.client.users import Users
 from runnel.gateway.options import GatewayOptions
 from runnel.security.scram import SCRAM_HASHES
 from runnel.testing import Broker, LocalGateway
 from tests.gateway.gateways import serving
-from tests.gateway.http.clients import Client
+from tests.gateway.http.clients import NDJSON, Client
 from tests.gateway.secured_broker import PASSWORDS, properties, secured_broker
 from tools import token_issuer
 from tools.certificates import CaFolder
@@ -118,6 +119,37 @@ def test_a_gateway_with_credentials_of_its_own(secured: Broker) -> None:
         assert client.get("/topics", Authorization=basic("anna", "wrong")).status == 401
 
 
+@pytest.mark.parametrize("name", ["_schemas", "__runnel_alerts"])
+def test_topics_of_the_cluster_are_not_changed(http_broker: Broker, client: Client, name: str) -> None:
+    """Not even created: they would have the wrong settings."""
+    [cluster] = client.get("/v3/clusters").json["data"]
+    v3 = f"/v3/clusters/{cluster['cluster_id']}/topics"
+
+    def statuses() -> list[int]:
+        value = [{"name": "retention.ms", "value": "1"}]
+        return [
+            client.post(f"/topics/{name}/publish?create=true", {"value": "x"}).status,
+            client.post(f"/topics/{name}/publish", b'{"value": 1}', Content_Type=NDJSON).status,
+            client.post("/topics", {"name": name}).status,
+            client.post(v3, {"topic_name": name}).status,
+            client.call("DELETE", f"/topics/{name}").status,
+            client.call("DELETE", f"{v3}/{name}").status,
+            client.post(f"{v3}/{name}/records", {"value": {"type": "JSON", "data": 1}}).status,
+            client.post(f"{v3}/{name}/configs:alter", {"data": value}).status,
+        ]
+
+    assert statuses()[:4] == [403] * 4 and name not in client.get("/topics").json
+    with http_broker.client() as kafka:
+        kafka.run(lambda cluster: Admin(cluster).create_topic(name))
+    try:
+        client.get(f"/topics/{name}")
+        assert statuses() == [403] * 8
+        assert client.get(f"/topics/{name}/subscribe").status == 200
+    finally:
+        with http_broker.client() as kafka:
+            kafka.run(lambda cluster: Admin(cluster).delete_topic(name))
+
+
 def test_https(http_broker: Broker, tmp_path: Path) -> None:
     authority = CaFolder(tmp_path)
     certificate = authority.issue("gateway", "localhost")
@@ -146,8 +178,13 @@ def test_roles_and_read_only(http_broker: Broker, client: Client, topic) -> None
         elsewhere = ingress.get(f"/topics/{topic}/subscribe")
         assert elsewhere.status == 404 and "ingress" in elsewhere.json["detail"]
         assert ingress.post("/topics", {"name": "y"}).status == 404
+        for path in ("/subjects", "/schemas/types", "/console/", "/console/topics"):
+            assert ingress.get(path).status == 404, path
+        assert ingress.get("/", Accept="text/html").headers["location"] == "/docs"
+        assert ingress.get("/livez").status == 200
     with serving(GatewayOptions(servers, role="egress", read_only=True)) as visitor:
         egress = Client.of(visitor)
+        assert egress.get("/subjects").status == egress.get("/console/").status == 200
         assert egress.get(f"/topics/{topic}/subscribe").json["messages"][0]["value"] == "x"
         assert egress.post(f"/topics/{topic}/publish", {"value": "x"}).status == 404
         assert egress.call("DELETE", f"/topics/{topic}").status == 403

@@ -132,14 +132,22 @@ def test_a_slow_client_falls_out_of_the_ring_and_loses_nothing(client, topic, mo
     assert seen == list(range(3000))
 
 
-def test_a_client_that_does_not_read_is_cut_off(http_broker, topic, client, monkeypatch) -> None:
-    monkeypatch.setattr("runnel.gateway.http.responses.STREAM_STUCK_S", 0.3)
+@pytest.mark.parametrize(
+    ("accept", "timer"),
+    [
+        ("text/event-stream", "runnel.gateway.http.responses.STREAM_STUCK_S"),
+        ("application/json", "runnel.gateway.protocols.STREAM_STUCK_S"),
+    ],
+)
+def test_a_client_that_does_not_read_is_cut_off(topic, client, monkeypatch, accept, timer) -> None:
+    monkeypatch.setattr(timer, 0.3)
     batch = [{"value": "x" * 10_000} for _ in range(1000)]
     assert client.post(f"/topics/{topic}/publish", batch).status == 200
     with socket.create_connection((client.host, client.port)) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        request = f"GET /topics/{topic}/subscribe?offset=0 HTTP/1.1\r\nHost: localhost\r\n"
-        line.sendall(f"{request}Accept: text/event-stream\r\n\r\n".encode())
+        request = f"GET /topics/{topic}/subscribe?offset=0&max=1000 HTTP/1.1\r\nHost: localhost\r\n"
+        # Several responses: the kernel buffers a few megabytes.
+        line.sendall(f"{request}Accept: {accept}\r\n\r\n".encode() * 20)
         assert line.recv(12) == b"HTTP/1.1 200"
         # Nothing is read until the connection has failed.
         watching = select.poll()
@@ -219,6 +227,8 @@ def test_frames_that_have_no_meaning(client, topic) -> None:
             ('{"type": "credit", "messages": 0}', 422),
             ('{"type": "ack", "messageId": "x", "id": 5}', 422),
             ('{"type": "publish", "record": {}}', 422),
+            ('{"type": "publish", "record": {"value": 1}, "id": "%s"}' % ("x" * 201), 422),
+            ('{"type": "publish", "record": {"value": 1}, "id": %s}' % ("9" * 30), 422),
             (b"\xff\xfe", 400),
         ):
             line.send(frame)
@@ -228,11 +238,35 @@ def test_frames_that_have_no_meaning(client, topic) -> None:
         assert receive(line)["type"] == "published"
 
 
+def test_bytes_in_flight_are_bounded(client, topic, monkeypatch) -> None:
+    from runnel.gateway.http.streams.socket import Conversation
+
+    monkeypatch.setattr("runnel.gateway.http.streams.socket.SOCKET_IN_FLIGHT_BYTES", 2_500)
+    seen: list[tuple[int, int]] = []
+    serve = Conversation._serve
+
+    async def watched(self: Conversation, data: bytes | str) -> None:
+        seen.append((len(self._in_flight), self._in_flight_bytes))
+        await serve(self, data)
+
+    monkeypatch.setattr(Conversation, "_serve", watched)
+    sizes = [*[1_000] * 40, 5_000, 10]
+    with opened(client, f"/topics/{topic}/subscribe?credit=0") as line:
+        for number, size in enumerate(sizes):
+            record = {"value": "x" * size}
+            line.send(json.dumps({"type": "publish", "record": record, "id": number}))
+        answers = [receive(line) for _ in sizes]
+    assert sorted(answer["id"] for answer in answers) == list(range(len(sizes)))
+    assert all(count == 1 or size <= 2_500 for count, size in seen)
+
+
 def test_websockets_that_are_refused(client, topic) -> None:
     for path, status in (
         ("/topics/none-http/subscribe", 404),
         (f"/topics/{topic}/subscribe?offset=never", 400),
         (f"/topics/{topic}/subscribe?credit=-1", 400),
+        ("/subjects", 403),
+        ("/schemas/ids/1", 403),
     ):
         with pytest.raises(InvalidStatus) as refused, opened(client, path):
             pass

@@ -31,6 +31,21 @@ VALUES: list[Any] = [
     {},
     {"a": 1},
 ]
+_FEW: list[Any] = [None, 1, 2.5, "a", "abc", {}]
+DOMAIN: list[Any] = [
+    *VALUES,
+    *([one] for one in _FEW),
+    *([one, other] for one in _FEW for other in _FEW),
+    *({name: one} for name in NAMES for one in _FEW),
+    *({"a": one, name: other} for name in NAMES[1:] for one in _FEW for other in _FEW),
+    *({"b": one, "c": other} for one in _FEW for other in _FEW),
+    {"a": {"a": 1}},
+    {"b": {"a": "a"}},
+    [{"a": 1}],
+    {"a": 1, "b": 1, "c": 1},
+]
+"""Values that small schemas tell apart."""
+
 DIALECTS = {
     7: "http://json-schema.org/draft-07/schema#",
     2019: "https://json-schema.org/draft/2019-09/schema",
@@ -198,6 +213,22 @@ class Schemas:
             self.random.choice(changes)(holder, key)
         return box["root"]
 
+    def combination(self) -> str:
+        return self.random.choice(["allOf", "anyOf", "oneOf"])
+
+    def related(self) -> tuple[Schema, Schema]:
+        """Two small schemas of the same type, or with combinations of the same branches."""
+        if self.chance(0.5):
+            kind = self.random.choice(TYPES[2:])
+            both = [{"type": kind, **self.assertions(kind, 2, references=False)} for _ in range(2)]
+        else:
+            branches = [self.schema(1, references=False) for _ in range(3)]
+            both = [
+                {self.combination(): self.random.sample(branches, self.random.randint(1, 3))} for _ in "wr"
+            ]
+        writer, reader = ({"$schema": DIALECTS[self.draft], "definitions": {}, **schema} for schema in both)
+        return writer, reader
+
     def _tweak(self, holder: Any, key: Any) -> None:
         """Change the value of a keyword a little."""
         schema = holder[key]
@@ -274,15 +305,15 @@ class Schemas:
             return
         branches = [holder[key], self.schema(1)][: self.random.randint(1, 2)]
         self.random.shuffle(branches)
-        holder[key] = {self.random.choice(["allOf", "anyOf", "oneOf"]): branches}
+        holder[key] = {self.combination(): branches}
 
     def _unwrap(self, holder: Any, key: Any) -> None:
         schema = holder[key]
         for word in ("allOf", "anyOf", "oneOf"):
             if isinstance(schema, dict) and word in schema:
                 if self.chance(0.5):
-                    other = self.random.choice(["allOf", "anyOf", "oneOf"])
-                    schema[other] = schema.pop(word)
+                    branches = schema.pop(word)
+                    schema[self.combination()] = branches
                 elif len(schema[word]) > 1:
                     schema[word].pop(self.random.randrange(len(schema[word])))
                 return

@@ -11,6 +11,15 @@ def tree(value: Schema, **more: Any) -> dict[str, Any]:
     return {"$ref": "#/definitions/node", "definitions": {"node": {**node, **more}}}
 
 
+P = {"$ref": "#/definitions/p"}
+X = {"$ref": "#/definitions/x"}
+
+
+def mutual(value: Schema) -> dict[str, Any]:
+    """Two definitions that refer to each other."""
+    return {"p": properties(True, child=X, v=value), "x": properties(True, back=P)}
+
+
 REFERENCES = [
     Case("a definition inlined", {"$ref": "#/definitions/a", "definitions": {"a": STRING}}, STRING),
     Case(
@@ -93,5 +102,12 @@ REFERENCES = [
         modern({"$dynamicAnchor": "n", **properties(True, next={"$dynamicRef": "#n"}, v=NUMBER)}),
         (),
         ("TYPE_EXTENDED /properties/v",),
+    ),
+    Case(
+        "a recursive branch that is refuted, and used elsewhere",
+        {**properties(True, p=P, x=X), "definitions": mutual(STRING)},
+        {**properties(True, p={"anyOf": [P, {}]}, x=X), "definitions": mutual(NUMBER)},
+        ("TYPE_CHANGED /properties/x/properties/back/properties/v",),
+        ("SUM_TYPE_EXTENDED /properties/p",),
     ),
 ]

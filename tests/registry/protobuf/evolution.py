@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2 as pb
 
-Field = pb.FieldDescriptorProto
+Field: Any = pb.FieldDescriptorProto
 NAMED = (Field.TYPE_MESSAGE, Field.TYPE_GROUP, Field.TYPE_ENUM)
 ENCODINGS = [
     [Field.TYPE_INT32, Field.TYPE_INT64, Field.TYPE_UINT32, Field.TYPE_UINT64, Field.TYPE_BOOL],
@@ -17,9 +17,9 @@ ENCODINGS = [
     [Field.TYPE_DOUBLE],
 ]
 BITS = {
-    Field.TYPE_INT32: 32, Field.TYPE_SINT32: 32, Field.TYPE_SFIXED32: 32, Field.TYPE_UINT32: 32, Field.TYPE_FIXED32: 32,
-    Field.TYPE_INT64: 64, Field.TYPE_SINT64: 64, Field.TYPE_SFIXED64: 64, Field.TYPE_UINT64: 64, Field.TYPE_FIXED64: 64,
-    Field.TYPE_ENUM: 32,
+    Field.TYPE_INT32: 32, Field.TYPE_SINT32: 32, Field.TYPE_SFIXED32: 32, Field.TYPE_UINT32: 32,
+    Field.TYPE_INT64: 64, Field.TYPE_SINT64: 64, Field.TYPE_SFIXED64: 64, Field.TYPE_UINT64: 64,
+    Field.TYPE_FIXED32: 32, Field.TYPE_FIXED64: 64, Field.TYPE_ENUM: 32,
 }  # fmt: skip
 UNSIGNED = (Field.TYPE_UINT32, Field.TYPE_UINT64, Field.TYPE_FIXED32, Field.TYPE_FIXED64)
 ZIGZAG = (Field.TYPE_SINT32, Field.TYPE_SINT64)
@@ -34,23 +34,12 @@ class Evolution:
 
     def step(self) -> None:
         messages = [message for message in all_messages(self.file) if not message.options.map_entry]
-        change = self.rng.choice(
-            [
-                self._add_field,
-                self._remove_field,
-                self._rename_field,
-                self._change_type,
-                self._change_type,
-                self._change_label,
-                self._join_oneof,
-                self._leave_oneof,
-                self._remove_oneof,
-                self._add_message,
-                self._remove_message,
-                self._change_constants,
-            ]  # fmt: skip
-        )
-        change(self.rng.choice([message for message in messages if message.field] or messages))
+        changes = (
+            self._add_field, self._remove_field, self._rename_field, self._change_type, self._change_type,
+            self._change_label, self._join_oneof, self._leave_oneof, self._remove_oneof, self._add_message,
+            self._remove_message, self._change_constants,
+        )  # fmt: skip
+        self.rng.choice(changes)(self.rng.choice([each for each in messages if each.field] or messages))
 
     def _add_field(self, message: pb.DescriptorProto) -> None:
         number = self.rng.randrange(41, 60)
@@ -154,19 +143,14 @@ class Evolution:
             del message.nested_type[self.rng.randrange(len(message.nested_type))]
 
     def _change_constants(self, message: pb.DescriptorProto) -> None:
-        for enum in (*message.enum_type, *self.file.enum_type):
-            enum.ClearField("reserved_range")
-            enum.options.ClearField("allow_alias")
-            numbers = sorted(
-                {0, *(value.number for value in enum.value[1:] if self.rng.random() < 0.5)}, key=abs
-            )
-            names = [
-                f"{enum.name}_{self.file.enum_type[:].index(enum) if enum in self.file.enum_type else message.name}_{i}"
-                for i in range(len(numbers))
-            ]
-            del enum.value[:]
-            for name, number in zip(names, numbers, strict=True):
-                enum.value.add(name=name, number=number)
+        for scope, enums in ((message.name, message.enum_type), ("FILE", self.file.enum_type)):
+            for enum in enums:
+                kept = {value.number for value in enum.value[1:] if self.rng.random() < 0.5}
+                enum.ClearField("reserved_range")
+                enum.ClearField("options")
+                del enum.value[:]
+                for index, number in enumerate([0, *sorted(kept - {0})]):
+                    enum.value.add(name=f"{scope}_{enum.name}_{index}", number=number)
 
 
 def _drop_empty_oneofs(message: pb.DescriptorProto) -> None:
@@ -242,7 +226,7 @@ MISSING = object()
 
 
 def converted(value: Any, old: Any, new: Any) -> Any:
-    """What a scalar of a record is when it is read with another type; MISSING if a closed enum does not have it."""
+    """A scalar of a record as another type reads it; MISSING if a closed enum does not have it."""
     if old.type in (Field.TYPE_STRING, Field.TYPE_BYTES):
         raw = value.encode() if isinstance(value, str) else value
         return raw.decode() if new.type == Field.TYPE_STRING else raw
@@ -271,7 +255,7 @@ def converted(value: Any, old: Any, new: Any) -> Any:
 
 
 def assert_kept(old: Any, new: Any) -> None:
-    """Every field of the record `old` that the schema of `new` has is in `new`, which was read from the same bytes."""
+    """Every field of `old` that the schema of `new` has is in `new`, which was read from the same bytes."""
     present = {field.number: value for field, value in old.ListFields()}
     fields = old.DESCRIPTOR.fields_by_number
     for field in new.DESCRIPTOR.fields:

@@ -36,7 +36,7 @@ def compile_proto(
 def comparable(file: Message, pool: DescriptorPool) -> Message:
     """A descriptor, read with the custom options of `pool`, without what does not matter in a registry.
 
-    protoc writes the names of fields in JSON even if they follow from the declared ones, and options that are empty.
+    protoc writes the names of fields in JSON even if these are the default, and empty options.
     """
     descriptor = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
     copy = message_factory.GetMessageClass(descriptor).FromString(file.SerializeToString())

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2 as pb
 from hypothesis import strategies as st
 
-Field = pb.FieldDescriptorProto
+Field: Any = pb.FieldDescriptorProto
 SCALARS = sorted(set(Field.Type.values()) - {Field.TYPE_GROUP, Field.TYPE_MESSAGE, Field.TYPE_ENUM})
 MAP_KEYS = sorted(set(SCALARS) - {Field.TYPE_FLOAT, Field.TYPE_DOUBLE, Field.TYPE_BYTES})
 UNPACKABLE = (Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE, Field.TYPE_GROUP)
@@ -111,7 +111,7 @@ class _Builder:
         if not self.is_proto3 and self._chance(0.25):
             message.extension_range.add(start=largest + 20, end=2**29)
 
-    def _type(self, field: Field) -> None:
+    def _type(self, field: pb.FieldDescriptorProto) -> None:
         kinds = ["scalar", "scalar", "message"] + ["enum"] * bool(self.enums)
         kind = self.rng.choice(kinds)
         if kind == "scalar":
@@ -144,7 +144,7 @@ class _Builder:
         if not self.is_proto3 and field.label != Field.LABEL_REPEATED and self._chance(0.5):
             self._default(field)
 
-    def _default(self, field: Field) -> None:
+    def _default(self, field: pb.FieldDescriptorProto) -> None:
         if field.type == Field.TYPE_STRING:
             field.default_value = self.rng.choice(TEXTS)
         elif field.type in (Field.TYPE_INT32, Field.TYPE_SINT32, Field.TYPE_SFIXED32):

@@ -4,8 +4,8 @@ import random
 import re
 from pathlib import Path
 
-import google.type
 import pytest
+from google.protobuf import __file__ as protobuf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ def test_refused_as_by_protoc(name, capfd):
 
 def published_files() -> dict[str, str]:
     """The files of protobuf and of googleapis-common-protos."""
-    site_packages = Path(google.type.__path__[0]).parent.parent
+    site_packages = Path(protobuf).parent.parent.parent
     found = {}
     for root in (site_packages, WELL_KNOWN):
         for path in sorted((root / "google").rglob("*.proto")):
@@ -94,7 +94,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 
 @st.composite
 def scopes(draw: st.DrawFn) -> str:
-    """A file in which the same few names mean packages, messages and enums, and fields use parts of full names."""
+    """A file in which a few names mean packages and messages, and fields use parts of full names."""
     package = draw(st.lists(NAMES, max_size=2))
     paths = [tuple(package)]
     bodies: dict[tuple[str, ...], list[str]] = {paths[0]: []}
@@ -138,8 +138,8 @@ def test_visibility_of_imports():
     """A file uses the names of what it imports, and of what that imports publicly; of nothing else."""
     others = {
         "base.proto": 'syntax = "proto3"; package base; message Base {}',
-        "public.proto": 'syntax = "proto3"; package pub; import public "base.proto"; message Public { base.Base b = 1; }',
-        "private.proto": 'syntax = "proto3"; package priv; import "base.proto"; message Private { base.Base b = 1; }',
+        "public.proto": 'syntax = "proto3"; import public "base.proto"; message Public { base.Base b = 1; }',
+        "private.proto": 'syntax = "proto3"; import "base.proto"; message Private { base.Base b = 1; }',
     }
     references = [ReferencedSchema(*each) for each in others.items()]
     for name, is_accepted in (("public.proto", True), ("private.proto", False)):

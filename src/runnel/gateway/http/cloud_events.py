@@ -23,7 +23,7 @@ from runnel.client.chunk import Message
 from runnel.gateway.http.models import Format
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
-from runnel.gateway.http.records import OutgoingRecord, View, as_json, text_or_none
+from runnel.gateway.http.records import OutgoingRecord, View, as_json, check_batch, text_or_none
 
 if TYPE_CHECKING:
     from runnel.gateway.http.requests import Call
@@ -44,6 +44,12 @@ PLAIN_TYPE = "io.runnel.record"
 _NAME = re.compile(r"[a-z0-9]{1,100}")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,200}")
 OCTETS = "application/octet-stream"
+INERT = {
+    "content-security-policy": "default-src 'none'; sandbox",
+    "content-disposition": "attachment",
+}
+"""Records choose their content type: a browser neither shows nor runs them with the rights of a page here."""
+
 _BROKEN = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -66,7 +72,9 @@ def to_records(media_type: str, headers: Mapping[str, str], body: bytes) -> list
     """The records of a request; 400 or 422 if it has no valid events."""
     # The batch first: its name begins like the other.
     if media_type == BATCH:
-        return [_structured(bytes(event)) for event in _decode(body, list[Raw])]
+        events = _decode(body, list[Raw])
+        check_batch(events)
+        return [_structured(bytes(event)) for event in events]
     if media_type == EVENT:
         return [_structured(body)]
     return [_binary(headers, body)]
@@ -156,7 +164,8 @@ def response_of(
             headers[PREFIX + name] = quote(text, safe=" !#$&'()*+,/:;=?@[]^_`{|}~.-")
     # In a header: what a record has there may be anything.
     is_type = _CONTENT_TYPE.fullmatch(content_type) is not None
-    return Response(data, 200, {**headers, "content-type": content_type if is_type else OCTETS})
+    kind = content_type if is_type else OCTETS
+    return Response(data, 200, {**headers, **INERT, "content-type": kind})
 
 
 def _data(event: Mapping[str, Any]) -> tuple[bytes, str]:

@@ -13,7 +13,7 @@ BODY_READ_S = 30.0
 """How long a body may pause. A client that sends a byte a minute would hold a request for ever."""
 
 HEAD_BYTES_MAX = 64 * 1024
-"""The request line and all headers; the server's parser itself has no limit."""
+"""The request line and all headers, or all trailers; the server's parser itself has no limit."""
 
 HEAD_READ_S = 30.0
 """How long a client may take to send a request line and its headers."""
@@ -98,6 +98,12 @@ SOCKET_CREDIT_MAX = 10_000
 
 SOCKET_IN_FLIGHT_MAX = 100
 """Publishes and acks of a WebSocket that are not answered; the next is read when one is."""
+
+SOCKET_IN_FLIGHT_BYTES = LINE_BYTES_MAX
+"""Bytes of those, unless one alone is larger: a hundred of the largest would be 400 MB."""
+
+SOCKET_ID_CHARACTERS = 200
+"""A client's id of a publish or an ack, which is kept and repeated in the answer."""
 
 PRINCIPALS_MAX = 500
 """Principals with connections to brokers; the least recently used idle one makes room."""

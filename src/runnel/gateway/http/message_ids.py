@@ -20,7 +20,9 @@ from runnel.gateway.http.problems import Problem
 VERSION = 1
 REPLAYED = 1
 ID_CHARACTERS_MAX = 1_000
-OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = 2**63 - 2
+"""The offset after it, which an ack commits, is an offset, too."""
+
 PARTITION_MAX = 2**31 - 1
 TOPIC_ID_BYTES = 16
 _POSITION = re.compile(r"(\d{1,10})-(\d{1,19})")

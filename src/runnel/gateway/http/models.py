@@ -172,7 +172,10 @@ class Message(Struct, omit_defaults=True, rename={"message_id": "messageId", "he
 
 
 class Gap(Struct, rename={"from_offset": "from", "to_offset": "to"}):
-    """Offsets that were deleted before they were read: by retention, or with the records before them."""
+    """Offsets that were deleted before they were read: by retention, or with the records before them.
+
+    `to` is less than `from` if a stream was moved back, because the log has ended before its position.
+    """
 
     partition: int
     from_offset: int

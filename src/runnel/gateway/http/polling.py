@@ -37,13 +37,15 @@ from runnel.gateway.http.operations import EVENT_STREAM, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
-from runnel.gateway.http.requests import NO_STORE, Call
+from runnel.gateway.http.requests import NO_STORE, Call, find_topic
 from runnel.gateway.http.responses import LineStream
-from runnel.gateway.http.streams.feeds import FeedKey
+from runnel.gateway.http.streams.feeds import FeedKey, RecordsDeleted
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 MESSAGES_DEFAULT = 100
+READ_AGAIN_S = 1.0
+"""The pause after a read without messages although there should be some, unless more arrive."""
 TURN = 500
 """Messages that are decoded before other requests get a turn."""
 
@@ -79,6 +81,9 @@ async def subscription(
     cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
 ) -> Subscription:
     """Find where a subscription begins."""
+    if query.cursor is not None or (query.partition or 0) >= len(view.partitions):
+        # The topic may have been created again, or have more partitions, since its metadata was cached.
+        view = await find_topic(cluster, view.name, max_age_s=0.0)
     count = len(view.partitions)
     if query.partition is not None and query.partition >= count:
         raise Problem(404, f"the topic {view.name} has {count} partitions, numbered from 0")
@@ -149,7 +154,10 @@ async def poll(call: Call, found: Subscription, limit: int) -> list[KafkaMessage
     deadline_s = asyncio.get_running_loop().time() + found.query.wait / 1000
     if messages or not found.query.wait:
         return messages
-    return await _wait(call.principal, found, limit, deadline_s)
+    try:
+        return await _wait(call.principal, found, limit, deadline_s)
+    except RecordsDeleted:
+        return await read(found, limit)
 
 
 async def _wait(
@@ -163,8 +171,9 @@ async def _wait(
                 messages = await read(found, limit)
                 if messages:
                     return messages
-            else:
-                await feed.changed(left_s)
+                # What the feed has seen is not for this client, or was deleted: this must not become a loop.
+                left_s = min(left_s, READ_AGAIN_S)
+            await feed.changed(left_s)
     return []
 
 
@@ -241,12 +250,13 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
 async def ack(call: Call) -> Response:
     """Acknowledge messages."""
     given = await call.json(AckRequest)
-    view = await call.topic_view()
-    return call.answer(await acknowledged(call.cluster, view, given))
+    return call.answer(await acknowledged(call.cluster, call.topic, given))
 
 
-async def acknowledged(cluster: Cluster, view: TopicView, given: AckRequest) -> Acknowledged:
+async def acknowledged(cluster: Cluster, topic: str, given: AckRequest) -> Acknowledged:
     """Acknowledge the messages of a request."""
+    # Not cached: the ids may be of a topic that was deleted and created again.
+    view = await find_topic(cluster, topic, max_age_s=0.0)
     one, many = given.message_id, given.message_ids
     if isinstance(one, str) == isinstance(many, list):
         raise Problem(422, "give messageId or messageIds")

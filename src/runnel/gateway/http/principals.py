@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 API_TIMEOUT_S = 8.0
 """An operation with its retries: longer than an election takes, shorter than clients wait."""
 
+METADATA_MAX_AGE_S = 5.0
+"""Clients of other gateways create topics again and add partitions, and expect to use them at once."""
+
 PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """In the order in which they are tried, if the listener has several."""
 
@@ -56,6 +59,7 @@ class Principal:
             client_id="runnel-gateway",
             timeout_s=DELIVERY_S,
             api_timeout_s=API_TIMEOUT_S,
+            metadata_max_age_s=METADATA_MAX_AGE_S,
             properties=properties,
         )
         self.feeds = Feeds(self.cluster)
@@ -257,7 +261,8 @@ class Principals:
             await asyncio.sleep(REAP_INTERVAL_S)
             now_s = asyncio.get_running_loop().time()
             for key, principal in list(self._known.items()):
-                if not principal.requests and now_s - principal.used_s > PRINCIPAL_IDLE_S:
+                is_known = self._known.get(key) is principal
+                if is_known and not principal.requests and now_s - principal.used_s > PRINCIPAL_IDLE_S:
                     del self._known[key]
                     await principal.close()
 

@@ -14,7 +14,6 @@ from runnel.client.cluster import TopicView
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http import cloud_events
 from runnel.gateway.http.limits import (
-    BATCH_RECORDS_MAX,
     BUFFER_BYTES_MAX,
     BUFFER_REFUSED_SHARE,
     BULK_ERRORS_MAX,
@@ -35,10 +34,10 @@ from runnel.gateway.http.models import (
 from runnel.gateway.http.operations import JSON, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
-from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, to_record
+from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, check_batch, to_record
 from runnel.gateway.http.requests import Call, decode, lines_of, unsupported
 from runnel.gateway.http.responses import LineStream
-from runnel.gateway.http.topic_names import check_may_change
+from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
 
 Sent = asyncio.Future[Delivery]
@@ -59,11 +58,11 @@ async def publish(call: Call) -> Response:
         trace = call.request.headers.get(TRACE_HEADER)
         given = decode(await call.body(), PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
         is_batch = isinstance(given, list)
-        records = [to_record(each, trace) for each in (given if isinstance(given, list) else [given])]
+        all_given = given if isinstance(given, list) else [given]
+        check_batch(all_given)
+        records = [to_record(each, trace) for each in all_given]
     else:
         raise unsupported(call.operation, kind)
-    if len(records) > BATCH_RECORDS_MAX:
-        raise Problem(413, f"more than {BATCH_RECORDS_MAX} records; send {NDJSON}")
     if not is_batch:
         return call.answer(await publish_one(call.principal, view, records[0]))
     outcomes = await publish_all(call.principal, view, records)
@@ -87,6 +86,7 @@ def check_idempotency_key(call: Call) -> None:
 async def _topic(call: Call) -> TopicView:
     """The topic, created if that is asked for; internal ones are refused."""
     query = call.query(PublishQuery)
+    check_no_system_topic(call.topic)
     try:
         view = await call.topic_view()
     except Problem as missing:

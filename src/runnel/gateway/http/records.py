@@ -1,7 +1,8 @@
 """Records of requests ↔ bytes in Kafka. No I/O."""
 
 import base64
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 
 import msgspec
@@ -9,12 +10,14 @@ from msgspec import UNSET, Raw, UnsetType
 
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
-from runnel.gateway.http.limits import RECORD_HEADERS_MAX
+from runnel.gateway.http.limits import BATCH_RECORDS_MAX, RECORD_HEADERS_MAX
 from runnel.gateway.http.message_ids import MessageId
 from runnel.gateway.http.models import Format, Header, Message, PublishRecord
 from runnel.gateway.http.problems import Problem
 
 TRACE_HEADER = "traceparent"
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""The W3C form; any other is ignored: it would be copied to every record of a request."""
 
 
 @dataclass(slots=True)
@@ -28,13 +31,23 @@ class OutgoingRecord:
     timestamp_ms: int | None = None
 
 
+def check_batch(records: Sized) -> None:
+    """413 for more records than one request may have; called before they are converted."""
+    if len(records) > BATCH_RECORDS_MAX:
+        raise Problem(413, f"more than {BATCH_RECORDS_MAX} records in a request")
+
+
 def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingRecord:
     """The bytes of a record; 422 if it says something twice, or has no value."""
     if given.value is UNSET and given.value_base64 is UNSET:
         raise Problem(422, "the record has neither value nor value_base64; a tombstone has the value null")
     headers = _headers(given)
-    if traceparent is not None and all(name != TRACE_HEADER for name, _ in headers):
-        headers.append((TRACE_HEADER, traceparent.encode("latin-1", "replace")))
+    if (
+        traceparent is not None
+        and _TRACE.fullmatch(traceparent)
+        and all(name != TRACE_HEADER for name, _ in headers)
+    ):
+        headers.append((TRACE_HEADER, traceparent.encode()))
     if len(headers) > RECORD_HEADERS_MAX:
         raise Problem(422, f"the record has more than {RECORD_HEADERS_MAX} headers")
     return OutgoingRecord(

@@ -87,10 +87,10 @@ class Call:
         return Response(msgspec.json.encode(content), status, {**NO_STORE, **(headers or {})}, JSON)
 
 
-async def find_topic(cluster: Cluster, name: str) -> TopicView:
+async def find_topic(cluster: Cluster, name: str, *, max_age_s: float | None = None) -> TopicView:
     """The metadata of a topic; 404 if it does not exist."""
     try:
-        return await cluster.topic(name, missing_s=MISSING_TOPIC_S)
+        return await cluster.topic(name, missing_s=MISSING_TOPIC_S, max_age_s=max_age_s)
     except BrokerError as error:
         if error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
@@ -192,25 +192,27 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 async def lines_of(request: Request) -> AsyncIterator[bytes | None]:
     """The lines of a body, without empty ones; None for one that is too long, of which nothing is kept."""
-    buffer = bytearray()
+    begun = bytearray()
     is_skipping = False
     async for part in parts_of(request):
-        buffer += part
-        *lines, rest = buffer.split(b"\n")
-        for line in lines:
-            if is_skipping or len(line) > LINE_BYTES_MAX:
-                is_skipping = False
+        # Only what is new is searched: a line may arrive in very many parts.
+        *ends, rest = part.split(b"\n")
+        for end in ends:
+            if is_skipping or len(begun) + len(end) > LINE_BYTES_MAX:
                 yield None
-            elif line.strip():
-                yield bytes(line)
-        buffer = rest
-        if len(buffer) > LINE_BYTES_MAX:
+            elif line := (bytes(begun) + end).strip():
+                yield line
+            begun.clear()
+            is_skipping = False
+        if is_skipping or len(begun) + len(rest) > LINE_BYTES_MAX:
             is_skipping = True
-            buffer.clear()
-    if is_skipping or len(buffer) > LINE_BYTES_MAX:
+            begun.clear()
+        else:
+            begun += rest
+    if is_skipping:
         yield None
-    elif buffer.strip():
-        yield bytes(buffer)
+    elif line := bytes(begun).strip():
+        yield line
 
 
 class Endpoint:

@@ -7,8 +7,9 @@ from runnel.gateway.http.problems import Problem
 
 NAME_PATTERN = r"[a-zA-Z0-9._-]{1,249}"
 _NAME = re.compile(NAME_PATTERN)
-SYSTEM_TOPICS = frozenset(("_schemas",))
-"""Topics that brokers do not call internal, and that are written by gateways only."""
+SCHEMAS = "_schemas"
+SYSTEM_PREFIX = "__"
+"""Topics of brokers and gateways, which they create and write themselves: not all are internal to brokers."""
 
 
 def check_topic_name(name: str, *, status: int = 422) -> None:
@@ -19,5 +20,10 @@ def check_topic_name(name: str, *, status: int = 422) -> None:
 
 def check_may_change(view: TopicView) -> None:
     """403 for topics that belong to the cluster."""
-    if view.is_internal or view.name in SYSTEM_TOPICS:
-        raise Problem(403, f"{view.name} is an internal topic: it can be read here, not changed")
+    check_no_system_topic(view.name, is_internal=view.is_internal)
+
+
+def check_no_system_topic(name: str, *, is_internal: bool = False) -> None:
+    """403 for names of topics that belong to the cluster, also of those that do not exist yet."""
+    if is_internal or name == SCHEMAS or name.startswith(SYSTEM_PREFIX):
+        raise Problem(403, f"{name} is an internal topic: it can be read here, not changed")

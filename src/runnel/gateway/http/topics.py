@@ -12,7 +12,7 @@ from runnel.gateway.http.models import NewTopic, Topic
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.requests import NO_STORE, Call
 from runnel.gateway.http.retention import to_policy, to_settings
-from runnel.gateway.http.topic_names import check_may_change, check_topic_name
+from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic, check_topic_name
 from runnel.model.configs import ConfigSource, ResourceType
 
 VISIBLE_S = 5.0
@@ -23,6 +23,7 @@ async def create(call: Call) -> Response:
     """Create a topic; on return it can be used."""
     given = await call.json(NewTopic)
     check_topic_name(given.name)
+    check_no_system_topic(given.name)
     policy = {} if given.retention_policy is None else to_settings(given.retention_policy)
     if both := sorted(policy.keys() & given.settings.keys()):
         raise Problem(422, f"{both[0]} is set by retentionPolicy and by settings")

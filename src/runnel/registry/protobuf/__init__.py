@@ -1,8 +1,10 @@
 """Protobuf schemas: `.proto` source and descriptors, equality, printing, compatibility, records.
 
-A text becomes a FileDescriptorProto (`parser`), its names are resolved (`symbols`, `names`), its options interpreted
-(`options`) and its rules checked (`checks`, and protobuf's own linker). `linking` does this for a schema and all that
-it imports. `canonical` and `layout` define the one form that equal schemas have, which `printer` prints.
+`parser` reads a text into a FileDescriptorProto, `names` resolves the types that it uses (with the
+`symbols` of all files), `options` interprets options, `checks` and protobuf's own linker check the result.
+`linking` does this for a schema and all that it imports. `canonical` and `layout` define the form that
+equal schemas share, and `printer` prints it. `compatibility` compares two schemas, `records` decodes what
+was written with one.
 """
 
 from runnel.registry.protobuf.records import (

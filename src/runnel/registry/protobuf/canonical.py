@@ -5,6 +5,7 @@ from typing import Any
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import layout, model
@@ -14,9 +15,12 @@ from runnel.registry.protobuf.model import Message
 
 
 def canonical(file: Message, pool: DescriptorPool) -> Message:
-    """A copy without what source and descriptor may differ in. `pool` knows its custom options; others are dropped."""
+    """A copy without what may differ between equal files. Options that `pool` does not know are dropped."""
     descriptor = pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
-    copy = message_factory.GetMessageClass(descriptor).FromString(file.SerializeToString())
+    try:
+        copy = message_factory.GetMessageClass(descriptor).FromString(file.SerializeToString())
+    except DecodeError as error:
+        raise InvalidSchema(f"a custom option is not what its declaration says: {error}") from error
     copy.DiscardUnknownFields()
     copy.ClearField("name")
     copy.ClearField("source_code_info")
@@ -99,7 +103,7 @@ def _sort_imports(file: Message) -> None:
 
 
 def _sort_fields(message: Message) -> None:
-    """Fields by number, then oneofs by that of their first field, then the oneofs of fields with `optional`."""
+    """Fields by number, then the fields of oneofs, in the order of the smallest number of each."""
     first_number: dict[int, int] = {}
     is_synthetic: dict[int, bool] = {}
     for field in message.field:

@@ -1,14 +1,17 @@
 """Rules of the language that the linker does not check, but protoc does."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits, model
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 
 _IMPLEMENTATION_NUMBERS = range(19000, 20000)
+_NAMED_TYPES = (model.TYPE_MESSAGE, model.TYPE_GROUP, model.TYPE_ENUM)
 _UNPACKABLE = (model.TYPE_STRING, model.TYPE_BYTES, model.TYPE_MESSAGE, model.TYPE_GROUP)
 _LONG_INTEGERS = tuple(kind for kind, bits in model.INTEGER_BITS.items() if bits >= 63)
 _MAP_KEYS = (*model.INTEGER_BITS, model.TYPE_STRING, model.TYPE_BOOL)
@@ -21,7 +24,6 @@ Range = tuple[int, int, str]
 def check(elements: Elements) -> None:
     """Raise InvalidSchema if a file, whose names are resolved, breaks a rule."""
     file = elements.file
-    _check_imports(file)
     for name, message in elements.messages:
         _check_message(name, message, file.syntax)
     for name, field in elements.all_fields():
@@ -51,6 +53,29 @@ def _can_be_closed(field: Message) -> bool:
     return bool(field.has_presence or field.is_repeated)
 
 
+def check_strings(message: Message) -> None:
+    """Raise InvalidSchema if a string is not text, which protobuf represents as bytes."""
+    pending = [message]
+    while pending:
+        current = pending.pop()
+        # The method of the class, as the message of a custom option may have a field of its name.
+        for field, value in type(current).ListFields(current):
+            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+            if is_map:
+                key, item = field.message_type.fields
+                _check_text(key, value)
+                field, value = item, value.values()
+            if field.message_type is not None:
+                pending += value if field.is_repeated or is_map else [value]
+            else:
+                _check_text(field, value if field.is_repeated or is_map else [value])
+
+
+def _check_text(field: Message, values: Iterable[object]) -> None:
+    if field.type == model.TYPE_STRING and any(isinstance(value, bytes) for value in values):
+        raise InvalidSchema(f"{field.full_name} in the descriptor is not valid UTF-8")
+
+
 def check_nesting(file: Message) -> None:
     """Raise InvalidSchema if messages are nested too deep for everything that walks over them."""
     level = list(file.message_type)
@@ -60,13 +85,14 @@ def check_nesting(file: Message) -> None:
         raise InvalidSchema(f"messages are nested more than {limits.NESTING_MAX} deep")
 
 
-def _check_imports(file: Message) -> None:
+def check_imports(file: Message) -> None:
+    """Raise InvalidSchema if a file imports too many others, one twice, or none by an index of its lists."""
     if len(file.dependency) > limits.FILES_MAX:
         raise InvalidSchema(f"there are more than {limits.FILES_MAX} imports")
     seen = set()
     for name in file.dependency:
         if name in seen:
-            raise InvalidSchema(f'"{name}" is imported twice')
+            raise InvalidSchema(f'"{shortened(name)}" is imported twice')
         seen.add(name)
     for index in (*file.public_dependency, *file.weak_dependency):
         if not 0 <= index < len(file.dependency):
@@ -95,9 +121,7 @@ def _check_message(name: str, message: Message, syntax: str) -> None:
 def _check_numbers(name: str, ranges: list[Range], numbers: Iterable[tuple[int, str]]) -> None:
     """No two ranges overlap, and none has a number in use. Takes the time of sorting them."""
     ranges.sort()
-    for (start, last, purpose), (next_start, next_last, next_purpose) in zip(
-        ranges, ranges[1:], strict=False
-    ):
+    for (start, last, purpose), (next_start, next_last, next_purpose) in pairwise(ranges):
         if next_start <= last:
             _fail(name, f"{start} to {last}, {purpose}, overlaps {next_start} to {next_last}, {next_purpose}")
     position = 0
@@ -189,23 +213,32 @@ def _is_map(field: Message, entry: Message) -> bool:
 def _check_field(name: str, field: Message, syntax: str) -> None:
     if not field.HasField("type"):
         _fail(name, "it has no type")
-    if field.type in (model.TYPE_MESSAGE, model.TYPE_GROUP, model.TYPE_ENUM) and not field.type_name:
+    if field.type in _NAMED_TYPES and not field.type_name:
         _fail(name, "its type has no name")
     if field.number in _IMPLEMENTATION_NUMBERS:
         _fail(name, "the numbers 19000 to 19999 are for the implementation of protobuf")
+    if field.proto3_optional and syntax != "proto3":
+        _fail(name, "only a field of proto3 can be proto3_optional")
+    if syntax == "proto3":
+        _check_field_of_proto3(name, field)
     if field.HasField("json_name"):
         _check_json_name(name, field)
-    if field.proto3_optional and syntax != "proto3":
-        _fail(name, "only a field of proto3 can be a proto3_optional one")
-    if syntax == "proto3" and field.type == model.TYPE_GROUP:
-        _fail(name, "there are no groups in proto3")
-    if syntax == "proto3" and field.label == model.LABEL_REQUIRED:
-        _fail(name, "no field is required in proto3")
     if field.HasField("default_value"):
         _check_default(name, field)
+    if field.HasField("options"):
+        _check_field_options(name, field, syntax)
+
+
+def _check_field_of_proto3(name: str, field: Message) -> None:
+    if field.type == model.TYPE_GROUP:
+        _fail(name, "there are no groups in proto3")
+    if field.label == model.LABEL_REQUIRED:
+        _fail(name, "no field is required in proto3")
+
+
+def _check_field_options(name: str, field: Message, syntax: str) -> None:
     options = field.options
-    is_repeated = field.label == model.LABEL_REPEATED
-    if options.packed and (not is_repeated or field.type in _UNPACKABLE):
+    if options.packed and (field.label != model.LABEL_REPEATED or field.type in _UNPACKABLE):
         _fail(name, "only repeated numbers can be packed")
     if syntax == "editions" and options.HasField("packed"):
         _fail(name, "there is no option packed in editions: use features.repeated_field_encoding")

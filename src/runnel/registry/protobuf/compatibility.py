@@ -1,7 +1,6 @@
 """Whether records of one Protobuf schema can be read with another, by the rules of Confluent's registry.
 
-Fields are matched by number, messages by name within what encloses them. A change is reported if it loses data
-or changes their meaning:
+Fields are matched by number, messages by name within their parent. These changes are incompatible:
 
 | change | reported as |
 |---|---|
@@ -13,12 +12,13 @@ or changes their meaning:
 | a number becomes, or is no longer, repeated or required | FIELD_NUMERIC_LABEL_CHANGED |
 | a required field is added, or a field that is no number becomes required | REQUIRED_FIELD_ADDED |
 | a required field is removed | REQUIRED_FIELD_REMOVED |
-| a required field of a closed enum, such as all of proto2, can have numbers that the enum lacks | ENUM_CONST_REMOVED |
+| a required field of a closed enum (all enums of proto2) can have unknown numbers | ENUM_CONST_REMOVED |
 | a field of a oneof is removed, but not all of them | ONEOF_FIELD_REMOVED |
-| fields that could be set together are now in one oneof | MULTIPLE_FIELDS_MOVED_TO_ONEOF, FIELD_MOVED_TO_EXISTING_ONEOF |
+| several fields, each of its own, are now in one oneof | MULTIPLE_FIELDS_MOVED_TO_ONEOF |
+| a field is now in a oneof with fields of another one | FIELD_MOVED_TO_EXISTING_ONEOF |
 
-Everything else is compatible: fields, messages and constants are added, fields and constants are removed or
-renamed, messages are moved, strings and messages become repeated or single.
+Everything else is compatible: adding fields, messages and constants, removing and renaming fields and
+constants, reordering messages, making a string or message repeated or no longer so.
 """
 
 from collections.abc import Iterable
@@ -244,7 +244,7 @@ def _oneofs(message: Descriptor) -> list[Descriptor]:
 
 
 def _oneof_name(field: Descriptor) -> str | None:
-    """The oneof that a field is declared in. That of a field with `optional` has a name, but no declaration."""
+    """The oneof that a field is declared in, which the implied one of a field with `optional` is not."""
     oneof = field.containing_oneof
     if oneof is None or (len(oneof.fields) == 1 and _is_synthetic(oneof)):
         return None

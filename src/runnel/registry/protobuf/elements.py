@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from runnel.registry.format import InvalidSchema
+from runnel.registry.protobuf import limits
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 
 Named = list[tuple[str, Message]]
@@ -12,9 +15,17 @@ def full_name(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
+def check_length(name: str) -> None:
+    """Raise InvalidSchema if a full name is too long."""
+    if len(name) > limits.NAME_CHARACTERS_MAX:
+        raise InvalidSchema(
+            f"the name {shortened(name)} has more than {limits.NAME_CHARACTERS_MAX} characters"
+        )
+
+
 @dataclass(slots=True)
 class Elements:
-    """All elements of a file by their kind, found in one walk."""
+    """All elements of a file by their kind, found in one walk. Raises InvalidSchema if names are too long."""
 
     file: Message
     messages: Named = field(default_factory=list)
@@ -31,25 +42,32 @@ class Elements:
 
     def __post_init__(self) -> None:
         file = self.file
+        check_length(file.package)
         self._add_scope(file.package, file)
         pending = [(file.package, message) for message in reversed(file.message_type)]
         while pending:
             scope, message = pending.pop()
-            name = full_name(scope, message.name)
+            name = self._scope(scope, message)
             self.messages.append((name, message))
             self.fields += [(f"{name}.{each.name}", each) for each in message.field]
             self.oneofs += [(f"{name}.{each.name}", each) for each in message.oneof_decl]
             self._add_scope(name, message)
             pending += [(name, nested) for nested in reversed(message.nested_type)]
         for service in file.service:
-            name = full_name(file.package, service.name)
+            name = self._scope(file.package, service)
             self.services.append((name, service))
             self.methods += [(f"{name}.{method.name}", method) for method in service.method]
+
+    def _scope(self, parent: str, container: Message) -> str:
+        """The full name of an element that has others. It is part of their names, and must not be long."""
+        name = full_name(parent, container.name)
+        check_length(name)
+        return name
 
     def _add_scope(self, scope: str, container: Message) -> None:
         self.extensions += [(full_name(scope, each.name), each) for each in container.extension]
         for enum in container.enum_type:
-            name = full_name(scope, enum.name)
+            name = self._scope(scope, enum)
             self.enums.append((name, enum))
             self.values += [(f"{name}.{value.name}", value) for value in enum.value]
 

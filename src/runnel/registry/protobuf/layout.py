@@ -1,7 +1,8 @@
 """In which order the parts of a message are printed.
 
-A map field or a group implies a nested message, whose index among all nested messages follows from where the field
-is declared. As records name their type by such indexes, nested messages are printed between the fields.
+A map field or a group implies a nested message, whose index among the nested messages depends on where the
+field is declared. As records name their type by such indexes, nested messages are printed between the
+fields.
 """
 
 from collections.abc import Sequence
@@ -80,7 +81,7 @@ def _interleaved(runs: Sequence[Sequence[Message]], messages: Sequence[Message],
 
 
 def _implied(run: Sequence[Message], indexes: dict[str, int], messages: Sequence[Message]) -> list[int]:
-    """The indexes of messages that are implied by fields. Each is taken out, as no other field can imply it."""
+    """The indexes of the messages that fields imply, removed from `indexes`: each is implied once."""
     found = []
     for field in run:
         if field.type not in (model.TYPE_GROUP, model.TYPE_MESSAGE):

@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 
 from runnel.registry.format import InvalidSchema, ReferencedSchema
 from runnel.registry.protobuf import limits, model, options, parser, well_known
-from runnel.registry.protobuf.checks import check, check_linked, check_nesting
+from runnel.registry.protobuf.checks import check, check_imports, check_linked, check_nesting, check_strings
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.names import resolve_names
 from runnel.registry.protobuf.symbols import Symbol, Symbols, declared
@@ -45,9 +46,12 @@ def parse_file(text: str, name: str) -> Message:
     """The FileDescriptorProto of a text of either kind, not linked."""
     if len(text) > limits.TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
         raise InvalidSchema(f"the text has more than {limits.TEXT_BYTES_MAX} bytes")
+    if not text.strip():
+        raise InvalidSchema("the text is empty")
     file = _decoded(text.strip()) if is_descriptor(text) else parser.parse(text)
     file.name = name
     check_nesting(file)
+    check_imports(file)
     return file
 
 
@@ -65,15 +69,18 @@ def link_again(files: Sequence[bytes]) -> DescriptorPool:
 
 
 def linkable(file: Message, missing: Sequence[str]) -> Message:
-    """A copy of `file` that can be linked: without the imports that have no text."""
+    """A copy of `file` without imports that have no text, and without the options that depend on them."""
     copy = type(file)()
     copy.CopyFrom(file)
     if missing:
+        without_text = set(missing)
         public = {file.dependency[index] for index in file.public_dependency}
         weak = {file.dependency[index] for index in file.weak_dependency}
-        copy.dependency[:] = [name for name in file.dependency if name not in set(missing)]
+        copy.dependency[:] = [name for name in file.dependency if name not in without_text]
         copy.public_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in public]
         copy.weak_dependency[:] = [index for index, name in enumerate(copy.dependency) if name in weak]
+        for _scope, element in Elements(copy).with_options():
+            element.options.ClearField("uninterpreted_option")
     return copy
 
 
@@ -113,6 +120,7 @@ def _decoded(text: str) -> Message:
         raise InvalidSchema(
             "the text is neither .proto source nor base64 of a FileDescriptorProto"
         ) from error
+    check_strings(file)
     for _scope, element in Elements(file).with_options():
         _check_uninterpreted(element.options)
     if file.syntax == "editions" and file.edition not in parser.EDITIONS.values():
@@ -120,9 +128,9 @@ def _decoded(text: str) -> Message:
     return file
 
 
-def _check_uninterpreted(options_of_element: Message) -> None:
-    """Options of a descriptor that were not interpreted, for want of an import, are as a parser leaves them."""
-    for option in options_of_element.uninterpreted_option:
+def _check_uninterpreted(element_options: Message) -> None:
+    """Check options that a descriptor has uninterpreted, as the parser does with those of source."""
+    for option in element_options.uninterpreted_option:
         if not 1 <= len(option.name) <= limits.NESTING_MAX:
             raise InvalidSchema(f"the name of an option has {len(option.name)} parts")
         if option.HasField("aggregate_value"):
@@ -172,7 +180,7 @@ class _Linker:
                 if path:
                     self._add_reference(file)
             elif name in on_path:
-                raise InvalidSchema(f'"{name}" imports itself, directly or by what it imports')
+                raise InvalidSchema(f'"{shortened(name)}" imports itself, directly or by what it imports')
             elif name not in self._linked and (imported := self._imported(name)) is not None:
                 path.append((imported, iter(imported.dependency)))
                 on_path.add(name)

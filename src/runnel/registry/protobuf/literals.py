@@ -59,6 +59,11 @@ def bytes_value(literal: str) -> bytes:
     return bytes(value + literal[position:].encode("utf-8"))
 
 
+def shortened(text: str) -> str:
+    """A text as part of a message, which must not become long by it."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def _as_float32(value: float) -> float:
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])

@@ -1,7 +1,7 @@
 """FileDescriptorProto and its parts, the model of a Protobuf schema.
 
-They come from a pool of their own, in which no extension is registered: what other modules of the process have
-loaded into protobuf's default pool must not change how the options of a schema are read.
+They come from a pool of their own, without extensions: what other modules of the process load into protobuf's
+default pool must not change how the options of a schema are read.
 """
 
 from typing import Any

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import model
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.symbols import Kind, Symbols
 
@@ -12,7 +13,7 @@ _TYPES = {Kind.MESSAGE: model.TYPE_MESSAGE, Kind.ENUM: model.TYPE_ENUM}
 
 
 def resolve_names(elements: Elements, symbols: Symbols, missing: Sequence[str]) -> None:
-    """Replace the names of types in a file that `symbols` has already. `missing` are imports without a text."""
+    """Replace the names of types in a file that is in `symbols`. `missing` are imports without a text."""
     names = _Names(elements.file, symbols, missing)
     for scope, field in elements.all_fields():
         if field.HasField("extendee"):
@@ -53,14 +54,14 @@ class _Names:
     def _resolve(self, name: str, scope: str, *, types_only: bool) -> tuple[str, Kind]:
         found = self._symbols.resolve(name, scope, self._file.name, types_only=types_only)
         if found is None:
-            raise InvalidSchema(f'{scope}: "{name}" is not declared{self._hint(name)}')
+            raise InvalidSchema(f'{scope}: "{shortened(name)}" is not declared{self._hint(name)}')
         return found
 
     def _hint(self, name: str) -> str:
         declared_in = self._symbols.file_of(name)
         if declared_in and declared_in != self._file.name:
-            return f': "{declared_in}" declares it, but is not imported'
+            return f': "{shortened(declared_in)}" declares it, but is not imported'
         if self._missing:
-            listed = ", ".join(f'"{each}"' for each in self._missing[:5])
+            listed = ", ".join(f'"{shortened(each)}"' for each in self._missing[:5])
             return f"; the schema has no references for its imports {listed}"
         return ""

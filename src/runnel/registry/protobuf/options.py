@@ -1,8 +1,9 @@
 """Options as the parser leaves them, interpreted: their values become fields of the options messages.
 
-Standard options are interpreted before a file is linked, as some of them matter to that. Custom ones are
-extensions of the options messages, possibly declared in the same file, and need the linked file. One that is not
-declared anywhere stays uninterpreted if an import of the file is missing; Confluent's registry accepts such files.
+Standard options are interpreted before a file is linked, as some of them affect that. Custom ones are
+extensions of the options messages, possibly declared in the same file, and need the linked file. One that
+is not declared stays uninterpreted if an import of the file has no text: Confluent's registry accepts such
+files.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,20 @@ from typing import NoReturn
 
 from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as AnyMessage
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits, model
 from runnel.registry.protobuf.elements import Elements
+from runnel.registry.protobuf.literals import shortened
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.symbols import Kind, Symbols
 
-_AGGREGATE_ERRORS = (text_format.ParseError, ValueError, TypeError, KeyError)
+_ATTRIBUTES = dir(AnyMessage)
+"""A field of one of these names hides what is needed to set the fields of its message."""
+
+_AGGREGATE_ERRORS = (text_format.ParseError, ValueError, TypeError, KeyError, AttributeError)
 
 
 def interpret_standard(elements: Elements) -> None:
@@ -55,8 +62,13 @@ def interpret_custom(elements: Elements, pool: DescriptorPool, symbols: Symbols,
         del element.options.uninterpreted_option[:]
         unknown = []
         name = element.options.DESCRIPTOR.full_name
-        options = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
-        options.MergeFromString(element.options.SerializeToString())
+        options_class = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+        try:
+            options = options_class.FromString(element.options.SerializeToString())
+        except DecodeError as error:
+            raise InvalidSchema(
+                f"{scope}: a custom option is not what its declaration says: {error}"
+            ) from error
         for option in pending:
             if is_lenient and not _is_declared(option, scope, find):
                 unknown.append(option)
@@ -112,9 +124,8 @@ class _Assignment:
 
     @property
     def name(self) -> str:
-        return ".".join(
-            f"({part.name_part})" if part.is_extension else part.name_part for part in self.option.name
-        )
+        parts = (f"({part.name_part})" if part.is_extension else part.name_part for part in self.option.name)
+        return shortened(".".join(parts))
 
     def apply(self, options: Message) -> None:
         target = options
@@ -122,7 +133,7 @@ class _Assignment:
         for part in outer:
             field = self._field(target, part)
             if field.message_type is None or field.is_repeated:
-                self._fail(f'"{part.name_part}" is not a single message')
+                self._fail(f'"{shortened(part.name_part)}" is not a single message')
             target = target.Extensions[field] if field.is_extension else getattr(target, field.name)
         field = self._field(target, last)
         if not field.is_repeated and _is_set(target, field):
@@ -130,18 +141,26 @@ class _Assignment:
         self._assign(target, field)
 
     def _field(self, message: Message, part: Message) -> Message:
-        if not part.is_extension:
-            field = message.DESCRIPTOR.fields_by_name.get(part.name_part)
-            if field is None or field.name == "uninterpreted_option":
-                self._fail("there is no such option")
-            return field
+        field = self._extension(message, part) if part.is_extension else self._standard(message, part)
+        if field.message_type is not None:
+            fields = field.message_type.fields_by_name
+            if any(name in fields for name in _ATTRIBUTES):
+                self._fail("its message has a field with the name of an attribute of messages in Python")
+        return field
+
+    def _standard(self, message: Message, part: Message) -> Message:
+        field = message.DESCRIPTOR.fields_by_name.get(part.name_part)
+        if field is None or field.name == "uninterpreted_option":
+            self._fail("there is no such option")
+        return field
+
+    def _extension(self, message: Message, part: Message) -> Message:
         field = self.find_extension(part.name_part, self.scope)
         if field is None:
             self._fail("no extension of this name is declared; is the file that does so imported?")
-        if field.containing_type.full_name != message.DESCRIPTOR.full_name:
-            self._fail(
-                f"{field.full_name} extends {field.containing_type.full_name}, not {message.DESCRIPTOR.full_name}"
-            )
+        extended = field.containing_type.full_name
+        if extended != message.DESCRIPTOR.full_name:
+            self._fail(f"{field.full_name} extends {extended}, not {message.DESCRIPTOR.full_name}")
         return field
 
     def _assign(self, target: Message, field: Message) -> None:

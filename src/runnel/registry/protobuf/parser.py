@@ -1,12 +1,13 @@
-"""`.proto` source to FileDescriptorProto, as protoc parses it: names are not resolved yet, options not interpreted.
+"""The parser of `.proto` source. Names are not resolved, and options not interpreted.
 
-The language is that of proto2, proto3 and edition 2023. A message that declares `option map_entry` is accepted
-in addition, as Confluent's registry prints the descriptors of Java clients with it.
+The language is that of proto2, proto3 and edition 2023, as protoc has it. A message may declare `option
+map_entry` in addition: Confluent's registry prints maps in descriptors of Java clients like this.
 """
 
 from collections.abc import Callable
 
 from runnel.registry.protobuf import limits, model
+from runnel.registry.protobuf.elements import check_length
 from runnel.registry.protobuf.literals import bytes_literal, float_literal
 from runnel.registry.protobuf.model import Message
 from runnel.registry.protobuf.tokens import Tokens
@@ -110,10 +111,7 @@ class _Parser:
         while self._tokens.accept("."):
             parts.append(self._tokens.name())
         name = ".".join(parts)
-        if len(name) > limits.NAME_CHARACTERS_MAX:
-            self._tokens.fail(
-                f"the name {name[:60]}... has more than {limits.NAME_CHARACTERS_MAX} characters"
-            )
+        check_length(name)
         return name
 
     def _type_name(self) -> str:

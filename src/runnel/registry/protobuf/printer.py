@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from google.protobuf import text_format
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import layout, model
 from runnel.registry.protobuf.elements import full_name
 from runnel.registry.protobuf.layout import Fields
@@ -22,8 +23,8 @@ _LABELS = {
 def print_file(file: Message, pool: DescriptorPool, *, keeps_map_entries: bool = False) -> str:
     """The source of a file. Types have their full names, with a dot before them.
 
-    With `keeps_map_entries`, a message that a map implies is printed as one if others follow it: Confluent's Java
-    clients count messages in the source, others count them in the descriptor, and both must find the same.
+    With `keeps_map_entries`, the message that a map implies is printed as such if other messages follow it.
+    Message indexes of records count it, but Confluent's Java clients only if they find it in the source.
     """
     return _Printer(file, pool, keeps_map_entries).source()
 
@@ -219,10 +220,7 @@ class _Printer:
 
     def _value(self, field: Message, value: Message) -> str:
         if field.message_type is not None:
-            text = text_format.MessageToString(
-                value, as_utf8=True, as_one_line=True, descriptor_pool=self._pool
-            )
-            return f"{{ {text} }}"
+            return self._aggregate(field, value)
         if field.type == model.TYPE_STRING:
             return string_literal(value)
         if field.type == model.TYPE_BYTES:
@@ -233,6 +231,16 @@ class _Printer:
         if field.type == model.TYPE_BOOL:
             return "true" if value else "false"
         return repr(value)
+
+    def _aggregate(self, field: Message, value: Message) -> str:
+        try:
+            text = text_format.MessageToString(
+                value, as_utf8=True, as_one_line=True, descriptor_pool=self._pool
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            # Fields with names of attributes of messages in Python, and messages within google.protobuf.Any.
+            raise InvalidSchema(f"option {field.full_name}: its value cannot be printed: {error}") from error
+        return f"{{ {text} }}"
 
 
 def _type(field: Message) -> str:

@@ -9,15 +9,19 @@ from runnel.registry.protobuf import limits
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 from runnel.registry.protobuf.schema import ProtobufSchema
 
+# The last three: times out of range, unknown types in google.protobuf.Any, fields named like attributes.
+_DECODING_ERRORS = (DecodeError, json_format.Error, ValueError, TypeError, AttributeError)
+
 
 class InvalidRecord(Exception):
     """Bytes are not a record of the schema; the message says why."""
 
 
 def read_message_indexes(data: bytes, position: int = 0) -> tuple[tuple[int, ...], int]:
-    """The message indexes before the payload of a record, and the position of the payload. Raises InvalidRecord.
+    """The message indexes of a record, and the position of the payload after them. Raises InvalidRecord.
 
-    A count and as many numbers, all zigzag varints; (0,), the first message, is written as the count 0 alone.
+    They are a count and as many numbers, all zigzag varints; (0,), the first message, is written as the
+    count 0.
     """
     count, position = _zigzag(data, position)
     if count == 0:
@@ -46,7 +50,7 @@ class Decoder:
         self._file = _effective_file(self._pool.FindFileByName(SCHEMA_FILE))
 
     def message(self, indexes: tuple[int, ...] = (0,)) -> Any:
-        """The descriptor of the message at `indexes`: of the file's messages, then of nested ones. Raises InvalidRecord."""
+        """The descriptor of the message at `indexes`. Raises InvalidRecord."""
         messages = list(self._file.message_types_by_name.values())
         message = None
         for index in indexes:
@@ -60,9 +64,9 @@ class Decoder:
         return message
 
     def decode(self, payload: bytes, indexes: tuple[int, ...] = (0,)) -> dict[str, Any]:
-        """A payload in the JSON mapping of protobuf, with the names of fields as they are declared. Raises InvalidRecord.
+        """A payload in protobuf's JSON mapping, with declared names of fields. Raises InvalidRecord.
 
-        Fields that are absent have their default, unless their presence matters.
+        Fields without presence have their default value if they are absent.
         """
         descriptor = self.message(indexes)
         try:
@@ -73,8 +77,10 @@ class Decoder:
                 always_print_fields_with_no_presence=True,
                 descriptor_pool=self._pool,
             )
-        except (DecodeError, json_format.Error, ValueError, TypeError) as error:
-            raise InvalidRecord(f"the payload is not a {descriptor.full_name}: {error}") from error
+        except _DECODING_ERRORS as error:
+            raise InvalidRecord(
+                f"the payload cannot be decoded as {descriptor.full_name}: {error}"
+            ) from error
         return decoded
 
 

@@ -10,6 +10,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from runnel.registry.format import Incompatibility, InvalidSchema, ReferencedSchema
 from runnel.registry.protobuf import canonical, compatibility, linking, model
+from runnel.registry.protobuf.checks import check_strings
 from runnel.registry.protobuf.elements import Elements
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 from runnel.registry.protobuf.model import Message
@@ -78,6 +79,7 @@ class ProtobufFormat:
         identity = hashlib.sha256(serialized).hexdigest()
         if not linking.is_descriptor(text):
             return ProtobufSchema(text, identity, serialized, linked.missing, linked.needed)
+        check_strings(file)
         source = print_file(file, linked.pool, keeps_map_entries=True)
         schema = self.parse(source, references)
         if schema.identity != identity:

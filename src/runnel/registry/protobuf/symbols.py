@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.protobuf import limits
-from runnel.registry.protobuf.elements import Elements, full_name
+from runnel.registry.protobuf.elements import Elements, check_length, full_name
 from runnel.registry.protobuf.model import Message
 
 
@@ -56,9 +56,9 @@ class Symbols:
     def add(self, file: Message, declared: Iterable[tuple[str, Symbol]]) -> None:
         """Add a file, with the names that it declares, whose imports were added before."""
         name = file.name
-        for full_name, symbol in declared:
-            if self._symbols.setdefault(full_name, symbol) is not symbol:
-                self._fail_twice(full_name, name)
+        for each, symbol in declared:
+            if self._symbols.setdefault(each, symbol) is not symbol:
+                self._fail_twice(each, name)
         for package in _prefixes(file.package):
             if self._symbols.setdefault(package, _PACKAGE) is not _PACKAGE:
                 self._fail_twice(package, name)
@@ -76,7 +76,7 @@ class Symbols:
     def resolve(
         self, name: str, scope: str, file: str, *, types_only: bool = False
     ) -> tuple[str, Kind] | None:
-        """The full name and kind of what `name` means within `scope`, the full name of the element that uses it.
+        """The full name and kind that `name` resolves to in `scope`, the full name of what uses it.
 
         The innermost scope that has the first part of the name decides, whether or not it has the others.
         """
@@ -118,12 +118,8 @@ def declared(elements: Elements) -> Iterator[tuple[str, Symbol]]:
     """Everything that a file declares. Raises InvalidSchema if that is too much."""
     if len(elements.messages) + len(elements.enums) > limits.MESSAGES_MAX:
         raise InvalidSchema(f"there are more than {limits.MESSAGES_MAX} messages and enums")
-    longest = limits.NAME_CHARACTERS_MAX
-    if len(elements.file.package) > longest:
-        raise InvalidSchema(f"the package has a name of more than {longest} characters")
     for name, kind in _names(elements):
-        if len(name) > longest:
-            raise InvalidSchema(f"the name {name[:60]}... has more than {longest} characters")
+        check_length(name)
         yield name, Symbol(kind, elements.file.name)
 
 

@@ -4,6 +4,7 @@ import re
 from typing import NoReturn
 
 from runnel.registry.format import InvalidSchema
+from runnel.registry.protobuf.literals import shortened
 
 _TOKEN = re.compile(
     r"""
@@ -67,7 +68,7 @@ class Tokens:
         raise InvalidSchema(f"line {line}: {message}")
 
     def expected(self, what: str) -> NoReturn:
-        found = f'"{_shortened(self.text)}"' if self.kind != "end" else "the end of the text"
+        found = f'"{shortened(self.text)}"' if self.kind != "end" else "the end of the text"
         self.fail(f"expected {what}, found {found}")
 
     def advance(self) -> str:
@@ -105,7 +106,7 @@ class Tokens:
             self.expected(what)
         value = self._integer_value()
         if value > limit:
-            self.fail(f"{_shortened(self.text)} is out of range")
+            self.fail(f"{shortened(self.text)} is out of range")
         self.advance()
         return value
 
@@ -120,7 +121,7 @@ class Tokens:
         is_decimal = self.kind == "integer" and (self.text == "0" or not self.text.startswith("0"))
         if self.kind == "float" or is_decimal or self.text in ("inf", "nan"):
             if len(self.text) > _NUMBER_CHARACTERS_MAX:
-                self.fail(f"the number {_shortened(self.text)} is too long")
+                self.fail(f"the number {shortened(self.text)} is too long")
             return float(self.advance())
         return float(self.integer(2**64 - 1, "a number"))
 
@@ -146,7 +147,7 @@ class Tokens:
         digits = self.text
         # 64 bits have 22 octal digits; Python would take quadratic time over a million of them.
         if len(digits.lstrip("0")) > 24:
-            self.fail(f"{_shortened(digits)} is out of range")
+            self.fail(f"{shortened(digits)} is out of range")
         if digits[:2] in ("0x", "0X"):
             return int(digits, 16)
         if digits.startswith("0") and len(digits) > 1:
@@ -180,7 +181,3 @@ def _lexical_mistake(text: str, position: int) -> str:
     if text[position] in "\"'":
         return "the string is not closed"
     return f"unexpected character {text[position]!r}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

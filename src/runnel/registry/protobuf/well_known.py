@@ -1,4 +1,4 @@
-"""Files that every schema can import without a reference: protobuf's own, Confluent's, and those of google/type.
+"""Files that every schema can import without a reference: protobuf's own, Confluent's, and `google/type`.
 
 Confluent's registry offers the same. Options for code generators are left out.
 """
@@ -20,11 +20,11 @@ from google.protobuf import (
 DESCRIPTORS: dict[str, bytes] = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
     for module in (
-        any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2,
-        timestamp_pb2, type_pb2, wrappers_pb2,
+        any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2,
+        struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2,
     )
 }  # fmt: skip
-"""Files of protobuf, serialized. A reference of the same name is not used: options depend on these very files."""
+"""Files of protobuf, serialized. References do not replace them: options depend on them."""
 
 SOURCES: dict[str, str] = {
     "confluent/meta.proto": """
@@ -71,7 +71,9 @@ SOURCES: dict[str, str] = {
         syntax = "proto3";
         package google.type;
         import "google/protobuf/wrappers.proto";
-        message Color { float red = 1; float green = 2; float blue = 3; google.protobuf.FloatValue alpha = 4; }
+        message Color {
+          float red = 1; float green = 2; float blue = 3; google.protobuf.FloatValue alpha = 4;
+        }
     """,
     "google/type/date.proto": """
         syntax = "proto3";
@@ -151,7 +153,8 @@ SOURCES: dict[str, str] = {
         package google.type;
         message PostalAddress {
           int32 revision = 1; string region_code = 2; string language_code = 3; string postal_code = 4;
-          string sorting_code = 5; string administrative_area = 6; string locality = 7; string sublocality = 8;
+          string sorting_code = 5; string administrative_area = 6; string locality = 7;
+          string sublocality = 8;
           repeated string address_lines = 9; repeated string recipients = 10; string organization = 11;
         }
     """,

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -22,10 +23,10 @@ from runnel.gateway.http.models import Partition, PublishOutcome, TopicName
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.publishing import publish_all
-from runnel.gateway.http.records import OutgoingRecord
+from runnel.gateway.http.records import OutgoingRecord, check_batch
 from runnel.gateway.http.requests import NO_STORE, Call, decode
 from runnel.gateway.http.responses import LineStream
-from runnel.gateway.http.topic_names import check_may_change, check_topic_name
+from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic, check_topic_name
 from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -210,6 +211,7 @@ async def create_topic(call: Call) -> Response:
     cluster_id = await _cluster_id(call)
     given = await call.json(NewTopicV3)
     check_topic_name(given.topic_name)
+    check_no_system_topic(given.topic_name)
     await Admin(call.cluster).create_topic(
         given.topic_name,
         partitions=given.partitions_count or BROKER_DEFAULT,
@@ -334,9 +336,8 @@ async def records(call: Call) -> Response:
     check_may_change(view)
     if call.media_type != JSON:
         raise Problem(415, f"the content type is not {JSON}")
-    parsed = list(_objects(await call.body()))
-    if len(parsed) > BATCH_RECORDS_MAX:
-        raise Problem(413, f"more than {BATCH_RECORDS_MAX} records")
+    parsed = list(islice(_objects(await call.body()), BATCH_RECORDS_MAX + 1))
+    check_batch(parsed)
     outcomes = await _write(call, view, parsed)
     if len(outcomes) == 1:
         report = _report(cluster_id, view, outcomes[0])

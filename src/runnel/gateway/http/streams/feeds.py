@@ -19,7 +19,7 @@ import msgspec
 
 from runnel.client.chunk import Message as KafkaMessage
 from runnel.client.cluster import Cluster
-from runnel.client.errors import ClientError
+from runnel.client.errors import BrokerError, ClientError
 from runnel.client.offsets import end_offsets
 from runnel.client.reader import Reader
 from runnel.gateway.http.limits import (
@@ -31,11 +31,18 @@ from runnel.gateway.http.limits import (
 from runnel.gateway.http.message_ids import Cursor
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
+from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 READER_BYTES = 1024 * 1024
 READER_PARTITION_BYTES = 256 * 1024
 TURN = 200
+
+
+class RecordsDeleted(ClientError):
+    """A feed has ended, because its next record is not in the log: it was deleted, or the log truncated."""
+
+    retriable = True
 
 
 class FeedKey(NamedTuple):
@@ -86,14 +93,15 @@ def entry_of(message: KafkaMessage, shown: View, cursor: Cursor) -> Entry:
 class Feed:
     """One topic, or a partition of it, from now on."""
 
-    def __init__(self, cluster: Cluster, key: FeedKey) -> None:
+    def __init__(self, cluster: Cluster, key: FeedKey, partitions: Sequence[TopicPartition]) -> None:
         self._cluster = cluster
         self.key = key
+        self.partitions = frozenset(partitions)
         self.cursor = Cursor(key.shown.topic_id, {})
         self._ring: deque[Entry] = deque()
         self._first = 0
         self._size_bytes = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
         self.is_stopped = False
         self.error: ClientError | None = None
         self.followers = 0
@@ -109,10 +117,10 @@ class Feed:
     def _ready(self) -> asyncio.Event:
         return asyncio.Event()
 
-    async def start(self, partitions: Sequence[TopicPartition]) -> None:
+    async def start(self) -> None:
         """Begin at the end of the partitions; on return it is known where that is."""
         if self._task is None:
-            self._task = asyncio.create_task(self._run(partitions))
+            self._task = asyncio.create_task(self._run())
         await self._ready.wait()
         self.check()
 
@@ -144,8 +152,11 @@ class Feed:
     async def changed(self, timeout_s: float) -> bool:
         """Wait for the next messages; False if none came in time."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        done, _ = await asyncio.wait((waiter,), timeout=timeout_s)
+        self._waiters.add(waiter)
+        try:
+            done, _ = await asyncio.wait((waiter,), timeout=timeout_s)
+        finally:
+            self._waiters.discard(waiter)
         self.check()
         return bool(done)
 
@@ -163,17 +174,18 @@ class Feed:
 
     # Reading.
 
-    async def _run(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _run(self) -> None:
         reader = Reader(
             self._cluster,
             isolation=self.key.isolation,
             max_bytes=READER_BYTES,
             partition_max_bytes=READER_PARTITION_BYTES,
-            out_of_range="latest",
+            # It ends: a stream that resumes reports what was deleted, and reads what was not.
+            out_of_range=None,
         )
         try:
             async with reader:
-                ends = await end_offsets(self._cluster, partitions, isolation=self.key.isolation)
+                ends = await end_offsets(self._cluster, self.partitions, isolation=self.key.isolation)
                 for partition, end in sorted(ends.items()):
                     self.cursor.advance(partition.partition, end)
                 await reader.assign(ends)
@@ -188,7 +200,8 @@ class Feed:
                     self.cursor.advance(chunk.partition.partition, chunk.next_offset)
                     self._wake()
         except ClientError as error:
-            self.error = error
+            is_lost = isinstance(error, BrokerError) and error.error is ErrorCode.OFFSET_OUT_OF_RANGE
+            self.error = RecordsDeleted(f"resume at the last cursor: {error}") if is_lost else error
         finally:
             self.is_stopped = True
             self._ready.set()
@@ -204,7 +217,7 @@ class Feed:
             self._first += 1
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -223,14 +236,19 @@ class Feeds:
     @asynccontextmanager
     async def follow(self, key: FeedKey, partitions: Sequence[TopicPartition]) -> AsyncIterator[Feed]:
         """The feed for streams of a kind, which runs at least until the end of the block."""
-        feed = self._feeds.get(key)
+        feed = before = self._feeds.get(key)
+        if before is not None and before.partitions != frozenset(partitions):
+            # Partitions were added: its streams end, and resume with all of them.
+            before.stop()
         if feed is None or feed.is_stopped:
-            if len(self._feeds) >= FEEDS_MAX:
+            if before is None and len(self._feeds) >= FEEDS_MAX:
                 raise Problem(503, "too many topics are followed at the same time")
-            feed = self._feeds[key] = Feed(self._cluster, key)
+            feed = self._feeds[key] = Feed(self._cluster, key, partitions)
         feed.followers += 1
         try:
-            await feed.start(partitions)
+            if before is not None and before is not feed:
+                await before.close()
+            await feed.start()
             yield feed
         finally:
             feed.followers -= 1
@@ -258,6 +276,9 @@ class Feeds:
             await asyncio.sleep(FEED_IDLE_S / 2)
             now_s = asyncio.get_running_loop().time()
             for key, feed in list(self._feeds.items()):
+                if self._feeds.get(key) is not feed:
+                    # It was replaced while another one was closed.
+                    continue
                 if feed.followers == 0 and (feed.is_stopped or now_s - feed.idle_since_s > FEED_IDLE_S):
                     del self._feeds[key]
                     await feed.close()

@@ -13,12 +13,17 @@ from runnel.model.ids import TopicPartition
 
 CATCH_UP_SIZES = FetchSizes(1024 * 1024, 512 * 1024)
 
+BEHIND_S = 5.0
+"""How long a stream waits for a feed that has not read yet what the stream has, at another gateway."""
+
 Part = list[Entry | Gap]
 """What is delivered next; nothing is a sign of life."""
 
 
 async def follow(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
     """Messages in parts; an empty part after a while without. Ends with its feed."""
+    async for part in _wait_for(feed, found):
+        yield part
     while not feed.is_stopped:
         number, target = feed.end, dict(feed.cursor.positions)
         async for part in _catch_up(found, feed, target):
@@ -32,6 +37,29 @@ async def follow(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
                 yield [*entries]
             elif not await feed.changed(STREAM_IDLE_S):
                 yield []
+
+
+async def _wait_for(feed: Feed, found: Subscription) -> AsyncGenerator[Part]:
+    """Until the feed is not behind a position: its messages would come twice, its cursors would go back.
+
+    Positions that it does not reach are moved back: the log was truncated.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + BEHIND_S
+    while behind := [
+        each for each, at in found.positions.items() if feed.cursor.positions[each.partition] < at
+    ]:
+        if feed.is_stopped:
+            return
+        if (left_s := deadline_s - loop.time()) > 0:
+            await feed.changed(left_s)
+            continue
+        gaps: Part = []
+        for each in behind:
+            end = feed.cursor.positions[each.partition]
+            gaps.append(Gap(each.partition, found.positions[each], end))
+            found.positions[each] = end
+        yield gaps
 
 
 async def _catch_up(found: Subscription, feed: Feed, target: dict[int, int]) -> AsyncGenerator[Part]:

@@ -21,6 +21,8 @@ from runnel.client.cluster import TopicView
 from runnel.client.errors import ClientError
 from runnel.gateway.http.limits import (
     SOCKET_CREDIT_MAX,
+    SOCKET_ID_CHARACTERS,
+    SOCKET_IN_FLIGHT_BYTES,
     SOCKET_IN_FLIGHT_MAX,
     STREAM_STUCK_S,
 )
@@ -52,7 +54,11 @@ if TYPE_CHECKING:
 GOING_AWAY = 1001
 FAILED = 1011
 BUSY = 1013
-RequestId = str | int | None
+RequestId = (
+    Annotated[str, Meta(max_length=SOCKET_ID_CHARACTERS)]
+    | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+    | None
+)
 
 
 class CreditFrame(Struct, tag="credit", tag_field="type", forbid_unknown_fields=True):
@@ -185,23 +191,35 @@ class Conversation:
         self._changes = changes
         self._credit = credit
         self._granted = asyncio.Event()
-        self._turns = asyncio.Semaphore(SOCKET_IN_FLIGHT_MAX)
+        self._in_flight: dict[asyncio.Task[None], int] = {}
+        """Requests that are not answered, and their sizes."""
+        self._in_flight_bytes = 0
 
     async def read(self) -> None:
         """Serve what the client sends, until it closes."""
-        serving: set[asyncio.Task[None]] = set()
         try:
             while (message := await self._socket.receive())["type"] != "websocket.disconnect":
                 text = message.get("text")
-                await self._turns.acquire()
-                task = asyncio.create_task(self._serve(message["bytes"] if text is None else text))
-                serving.add(task)
-                task.add_done_callback(serving.discard)
-                task.add_done_callback(lambda _: self._turns.release())
+                data = message["bytes"] if text is None else text
+                while self._is_busy(len(data)):
+                    await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
+                task = asyncio.create_task(self._serve(data))
+                self._in_flight[task] = len(data)
+                self._in_flight_bytes += len(data)
+                task.add_done_callback(self._served)
         finally:
+            serving = list(self._in_flight)
             for task in serving:
                 task.cancel()
             await asyncio.gather(*serving, return_exceptions=True)
+
+    def _is_busy(self, size_bytes: int) -> bool:
+        """Does a request have to wait until another is answered?"""
+        is_large = self._in_flight_bytes + size_bytes > SOCKET_IN_FLIGHT_BYTES
+        return len(self._in_flight) >= SOCKET_IN_FLIGHT_MAX or (is_large and bool(self._in_flight))
+
+    def _served(self, task: "asyncio.Task[None]") -> None:
+        self._in_flight_bytes -= self._in_flight.pop(task)
 
     async def write(self, parts: AsyncIterator[Part]) -> None:
         """Send messages as long as there is credit."""
@@ -252,10 +270,11 @@ class Conversation:
         self._api.check_may_serve(self._changes[type(frame)])
         if isinstance(frame, AckFrame):
             given = AckRequest(frame.message_id)
-            done = await acknowledged(self._principal.cluster, self._view, given)
+            done = await acknowledged(self._principal.cluster, self._view.name, given)
             return AcknowledgedFrame(done.committed, frame.id)
-        check_may_change(self._view)
-        written = await publish_one(self._principal, self._view, to_record(frame.record))
+        view = await find_topic(self._principal.cluster, self._view.name)
+        check_may_change(view)
+        written = await publish_one(self._principal, view, to_record(frame.record))
         return PublishedFrame(written.message_id, written.partition, written.offset, frame.id)
 
     async def _send(self, frame: Struct) -> None:

@@ -1,0 +1,117 @@
+"""Topics that are created again, get partitions, or are read, by others than this gateway."""
+
+import pytest
+
+from runnel.client.admin import Admin
+from runnel.client.chunk import Message
+from runnel.gateway.http.polling import Subscription
+from runnel.testing import Broker
+from tests.gateway.http.clients import Client
+
+
+def create_again(broker: Broker, topic: str, records: int) -> None:
+    """Delete a topic and create it, with as many records."""
+    with broker.client() as kafka:
+        kafka.delete_topic(topic)
+        kafka.create_topic(topic)
+        kafka.send_all(topic, [(None, b"new %d" % number) for number in range(records)])
+
+
+def add_partitions(broker: Broker, topic: str, total: int) -> None:
+    with broker.client() as kafka:
+        kafka.run(lambda cluster: Admin(cluster).add_partitions(topic, total))
+
+
+def test_what_was_read_before_a_topic_was_created_again_is_refused(
+    http_broker: Broker, client: Client, topic: str, group: str
+) -> None:
+    client.publish(topic, *({"value": f"old {number}"} for number in range(3)))
+    path = f"/topics/{topic}/subscribe"
+    messages = client.get(f"{path}?group={group}&max=3").json
+    create_again(http_broker, topic, 5)
+    answer = client.post(f"/topics/{topic}/ack", {"messageId": messages["messages"][2]["messageId"]})
+    assert answer.status == 409
+    assert client.get(f"{path}?group={group}").json["value"] == "new 0"
+    assert client.get(f"{path}?cursor={messages['next']}").status == 409
+    assert client.get(path, Accept="text/event-stream", Last_Event_ID=messages["next"]).status == 409
+
+
+def test_partitions_that_were_added_elsewhere(http_broker: Broker, client: Client, topic: str) -> None:
+    path = f"/topics/{topic}/subscribe"
+    assert client.get(path).json["messages"] == []
+    add_partitions(http_broker, topic, 2)
+    assert client.get(f"{path}?partition=1").json["messages"] == []
+    add_partitions(http_broker, topic, 3)
+    [published] = client.publish(topic, {"value": "a", "partition": 2})
+    assert (published["partition"], published["offset"]) == (2, 0)
+    assert client.get(f"{path}?partition=3").status == 404
+
+
+def ahead(cursor: str, offset: int) -> str:
+    """The cursor of a gateway that has read more of partition 0."""
+    return cursor.rpartition("-")[0] + f"-{offset}"
+
+
+def test_a_stream_that_is_ahead_of_the_feed_sees_nothing_twice(client: Client, topic: str) -> None:
+    client.publish(topic, *({"value": str(number)} for number in range(3)))
+    path = f"/topics/{topic}/subscribe"
+    cursor = ahead(client.get(path).json["next"], 5)
+    with client.events(path, Last_Event_ID=cursor) as events:
+        client.publish(topic, *({"value": str(number)} for number in range(3, 7)))
+        assert [message["value"] for message in events.take(2)] == ["5", "6"]
+
+
+def test_a_stream_after_the_end_of_a_truncated_log_is_moved_back(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runnel.gateway.http.streams.following.BEHIND_S", 0.05)
+    client.publish(topic, *({"value": str(number)} for number in range(3)))
+    path = f"/topics/{topic}/subscribe"
+    cursor = ahead(client.get(path).json["next"], 5)
+    with client.events(path, Last_Event_ID=cursor) as events:
+        assert events.next() == ("gap", {"partition": 0, "from": 5, "to": 3})
+        client.publish(topic, {"value": "3"})
+        assert [message["value"] for message in events.take(1)] == ["3"]
+
+
+def test_streams_resume_with_partitions_that_were_added(
+    http_broker: Broker, client: Client, topic: str
+) -> None:
+    path = f"/topics/{topic}/subscribe"
+    client.publish(topic, {"value": "a"})
+    with client.events(f"{path}?offset=0") as before:
+        assert before.take(1)[0]["value"] == "a"
+        add_partitions(http_broker, topic, 2)
+        with client.events(path, Last_Event_ID=before.last_id) as events:
+            client.publish(topic, {"value": "b", "partition": 1})
+            assert events.take(1)[0]["value"] == "b"
+        assert before.response.read() == b""
+
+
+def test_a_stream_ends_when_its_next_record_is_not_in_the_log(
+    http_broker: Broker, client: Client, topic: str
+) -> None:
+    client.publish(topic, *({"value": str(number)} for number in range(5)))
+    with client.events(f"/topics/{topic}/subscribe?offset=0") as events:
+        events.take(5)
+        create_again(http_broker, topic, 2)
+        name, problem = events.next()
+        assert name == "error" and problem["status"] == 503 and "OFFSET_OUT_OF_RANGE" in problem["detail"]
+
+
+def test_a_poll_waits_for_a_record_that_it_cannot_read(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+
+    async def read(found: Subscription, limit: int) -> list[Message]:
+        reads.append(limit)
+        return []
+
+    path = f"/topics/{topic}/subscribe?offset=0"
+    with client.events(path) as events:
+        client.publish(topic, {"value": "a"})
+        events.take(1)
+        monkeypatch.setattr("runnel.gateway.http.polling.read", read)
+        assert client.get(f"{path}&wait=200").json["messages"] == []
+    assert len(reads) == 2
