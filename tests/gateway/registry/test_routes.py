@@ -1,11 +1,18 @@
 """The registry's REST API on a broker."""
 
 import json
+import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
 from runnel.gateway.options import GatewayOptions
+from runnel.gateway.registry import routes
 from runnel.gateway.registry.handlers import OPERATIONS
+from runnel.gateway.registry.routes import client_error, encoded
+from runnel.model.errors import ErrorCode
 from runnel.registry.formats import FORMATS
 from tests.gateway.gateways import serving
 from tests.gateway.registry.calls import MEDIA_TYPE, call, register
@@ -13,6 +20,11 @@ from tests.gateway.registry.calls import MEDIA_TYPE, call, register
 A = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 ORDER = A.replace('"R"', '"Order"')
 AB = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int"}]}'
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def test_the_root_answers_an_empty_object(registry):
@@ -191,3 +203,39 @@ def test_pages_of_other_origins_cannot_change_anything(registry):
 def test_every_operation_has_a_handler():
     for operation in OPERATIONS:
         assert (operation.read is None) != (operation.write is None)
+
+
+def test_responses_are_encoded_in_a_thread(registry, monkeypatch):
+    threads = []
+
+    def noted(value):
+        threads.append(threading.current_thread().name)
+        return encoded(value)
+
+    monkeypatch.setattr(routes, "encoded", noted)
+    register(registry, "encoded", A)
+    assert call(registry, "GET", "/schemas")[0] == 200
+
+    assert len(threads) >= 2
+    assert all(name.startswith("registry") for name in threads)
+
+
+@given(JSON)
+def test_responses_are_json(value):
+    assert json.loads(encoded(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (AuthenticationFailed("broker-7:9092 refused"), 401, 40101),
+        (BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "broker-7:9092"), 403, 40301),
+        (BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "broker-7:9092"), 503, 50002),
+        (ClientError("broker-7:9092 closed the connection"), 500, 50001),
+    ],
+)
+def test_errors_of_the_client_do_not_name_brokers(error, status, code):
+    response = client_error(error)
+
+    assert (response.status_code, json.loads(response.body)["error_code"]) == (status, code)
+    assert b"broker-7" not in response.body

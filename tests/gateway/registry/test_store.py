@@ -2,16 +2,19 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runnel.client.cluster import Cluster
-from runnel.gateway.registry.limits import CHECK_WORKERS, WORKERS
-from runnel.gateway.registry.store import Store, Workers
+from runnel.gateway.registry.limits import CHECK_WORKERS, REPLAY_RECORDS, WORKERS
+from runnel.gateway.registry.store import SETTINGS, Store, Workers
 from runnel.registry import lookup
 from runnel.registry.checks import Check, Side, Unchecked
 from runnel.registry.format import Incompatibility
+from runnel.registry.state import RegistryState
+from runnel.testing import Broker
 
 END_S = 30.0
 """Against a test that waits for ever."""
@@ -81,3 +84,34 @@ def test_lookups_do_not_wait_for_checks(plain_broker):
             await asyncio.gather(*checks)
 
     asyncio.run(run())
+
+
+def test_a_replay_gives_other_requests_their_turn(monkeypatch):
+    turn, replayed = 0, Counter()
+    replay = RegistryState.replay
+
+    def counted(state, key, value):
+        replayed[turn] += 1
+        replay(state, key, value)
+
+    async def count_turns():
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def run(bootstrap):
+        async with new_store(bootstrap) as (store, _):
+            counting = asyncio.create_task(count_turns())
+            await store.read(lambda state, verdicts: None)
+            counting.cancel()
+
+    monkeypatch.setattr(RegistryState, "replay", counted)
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
+            for number in range(4 * REPLAY_RECORDS):
+                client.send("_schemas", b"{}", key=b"%d" % number)
+        asyncio.run(run(broker.bootstrap_servers))
+    assert sum(replayed.values()) == 4 * REPLAY_RECORDS
+    assert max(replayed.values()) <= REPLAY_RECORDS

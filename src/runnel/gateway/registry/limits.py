@@ -3,6 +3,13 @@
 BODY_BYTES_MAX = 4 * 1024 * 1024
 """A schema of the largest size, escaped, with metadata and rules."""
 
+BODIES_BYTES_MAX = 64 * 1024 * 1024
+"""All bodies that are received or in use; decoded, they take several times as much."""
+
+REPLAY_RECORDS = 50
+"""Records that are replayed before other requests have their turn; one takes a tenth of a millisecond, a
+large one some milliseconds."""
+
 BODY_S = 30.0
 """To receive a body."""
 
@@ -26,4 +33,4 @@ WORKERS = 2
 """Threads that decide requests."""
 
 CHECK_WORKERS = 2
-"""Threads that compare schemas, which may take a second each: requests that need none do not wait for them."""
+"""Threads that compare schemas, which may take a second each: other requests do not wait for them."""

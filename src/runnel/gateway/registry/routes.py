@@ -4,7 +4,6 @@ Names of subjects are percent-encoded as a whole and may contain slashes: paths 
 decoded.
 """
 
-import asyncio
 import json
 import logging
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,15 @@ from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
 from runnel.gateway.http.principals import Principals
 from runnel.gateway.http.problems import Problem
+from runnel.gateway.registry.bodies import MEDIA_TYPE, Bodies, Refused
 from runnel.gateway.registry.handlers import OPERATIONS, Call, Operation
-from runnel.gateway.registry.limits import BODY_BYTES_MAX, BODY_S
 from runnel.gateway.registry.store import Store, Workers
 from runnel.model.errors import ErrorCode
+from runnel.registry.checks import Verdicts
+from runnel.registry.decision import Decision
 from runnel.registry.errors import RegistryError
 from runnel.registry.names import context_named
+from runnel.registry.state import RegistryState
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from runnel.gateway.options import GatewayOptions
     from runnel.gateway.sessions import Sessions
 
-MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-ACCEPTED_TYPES = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json", "")
 ROOTS = frozenset(operation.path.split("/")[1] for operation in OPERATIONS) | {"v1"}
 DENIED = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -46,10 +46,6 @@ CODES = {401: 40101, 503: 50002}
 log = logging.getLogger("runnel.registry")
 
 
-class Refused(RegistryError):
-    """A request that does not reach the registry; its code is an HTTP status."""
-
-
 class RegistryApp:
     """The registry as an ASGI application."""
 
@@ -57,6 +53,7 @@ class RegistryApp:
         self._options = options
         self._principals = Principals(options)
         sessions.closed_with.append(self._principals.close)
+        self._bodies = Bodies()
         self._workers = Workers()
         self._stores: WeakKeyDictionary[Cluster, Store] = WeakKeyDictionary()
 
@@ -87,7 +84,7 @@ class RegistryApp:
             response = _error(problem.status, CODES.get(problem.status, problem.status), problem.detail)
             response.headers.update(problem.headers)
         except ClientError as error:
-            response = _client_error(error)
+            response = client_error(error)
         except Exception:
             log.exception("a request to the registry failed")
             response = _error(500, 50001, "Error in the backend data store")
@@ -114,21 +111,26 @@ class RegistryApp:
         operation, names = matched(request.method, parts)
         if operation.write is not None and self._options.read_only:
             raise Refused(403, "this gateway is read-only")
-        call = _call(request, names, context, await _body(request))
-        return await self._carry_out(operation, call, self.store_of(cluster))
+        async with self._bodies.of(request) as body:
+            call = _call(request, names, context, body)
+            return await _carry_out(operation, call, self.store_of(cluster))
 
-    async def _carry_out(self, operation: Operation, call: Call, store: Store) -> Response:
-        write, read = operation.write, operation.read
-        if write is not None:
-            found = await store.write(lambda state, verdicts: write(state, verdicts, call))
-        else:
-            assert read is not None
-            found = await store.read(lambda state, verdicts: read(state, verdicts, call))
-        if found is None:
-            return Response(status_code=204)
-        if operation.is_text:
-            return Response(found.encode(errors="replace"), media_type=MEDIA_TYPE)
-        return _json(found)
+
+async def _carry_out(operation: Operation, call: Call, store: Store) -> Response:
+    write, read = operation.write, operation.read
+
+    # Responses are encoded in the thread: lists may have a thousand schemas.
+    def decide(state: RegistryState, verdicts: Verdicts) -> Decision[bytes | None]:
+        assert write is not None
+        decision = write(state, verdicts, call)
+        return Decision(_encoded(decision.response, is_text=operation.is_text), decision.records)
+
+    def find(state: RegistryState, verdicts: Verdicts) -> bytes | None:
+        assert read is not None
+        return _encoded(read(state, verdicts, call), is_text=operation.is_text)
+
+    body = await (store.read(find) if write is None else store.write(decide))
+    return Response(status_code=204) if body is None else Response(body, media_type=MEDIA_TYPE)
 
 
 def matched(method: str, parts: list[str]) -> tuple[Operation, dict[str, str]]:
@@ -171,27 +173,6 @@ def _call(request: Request, names: dict[str, str], context: str, body: Any) -> C
     return Call(names, dict(pairs), properties, body, "" if context == "." else context)
 
 
-async def _body(request: Request) -> Any:
-    if request.method in ("GET", "HEAD", "DELETE"):
-        return None
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in ACCEPTED_TYPES:
-        raise Refused(415, f"HTTP 415 Unsupported Media Type; send {MEDIA_TYPE} or application/json")
-    data = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                data += part
-                if len(data) > BODY_BYTES_MAX:
-                    raise Refused(413, f"the body has more than {BODY_BYTES_MAX} bytes")
-    except TimeoutError:
-        raise Refused(408, f"the body was not received within {BODY_S:g} s") from None
-    try:
-        return json.loads(bytes(data))
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON") from None
-
-
 async def _metadata(method: str, parts: list[str], cluster: Cluster) -> Response:
     if parts[1:2] != ["metadata"] or len(parts) > 3:
         raise Refused(404, "HTTP 404 Not Found")
@@ -209,22 +190,36 @@ async def _metadata(method: str, parts: list[str], cluster: Cluster) -> Response
 # Responses.
 
 
+def _encoded(value: Any, *, is_text: bool) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode(errors="replace") if is_text else encoded(value)
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON; elements of a list one by one, as other threads wait for the end of each."""
+    if isinstance(value, list):
+        return b"[" + b",".join(encoded(one) for one in value) + b"]"
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def _json(value: Any, status: int = 200) -> Response:
-    body = json.dumps(value, separators=(",", ":"))
-    return Response(body, status, media_type=MEDIA_TYPE)
+    return Response(encoded(value), status, media_type=MEDIA_TYPE)
 
 
 def _error(status: int, code: int, message: str) -> Response:
     return _json({"error_code": code, "message": message}, status)
 
 
-def _client_error(error: ClientError) -> Response:
+def client_error(error: ClientError) -> Response:
+    """What an error of the client means here. Its text may name brokers, which is for the log only."""
     if isinstance(error, AuthenticationFailed):
-        return _error(401, 40101, str(error))
+        return _error(401, 40101, "the broker did not accept the credentials")
     if isinstance(error, BrokerError) and error.error in DENIED:
-        return _error(403, 40301, str(error))
+        return _error(403, 40301, f"the principal lacks the rights: {error.error.name}")
+    log.warning("a request to the registry failed: %s", error)
     if error.retriable:
-        response = _error(503, 50002, str(error))
+        response = _error(503, 50002, "the cluster does not answer; try again")
         response.headers["retry-after"] = "1"
         return response
-    return _error(500, 50001, f"Error in the backend data store: {error}")
+    return _error(500, 50001, "Error in the backend data store")

@@ -27,6 +27,7 @@ from runnel.gateway.registry.limits import (
     CHECK_WORKERS,
     CHECKS_S,
     FRESH_S,
+    REPLAY_RECORDS,
     TRANSACTION_TIMEOUT_MS,
     WORKERS,
     WRITE_S,
@@ -57,7 +58,8 @@ class Workers:
         self.verdicts = Verdicts()
         self.writing = asyncio.Lock()
         """Writers of one gateway wait for each other instead of fencing each other."""
-        self._has_reported = False
+        self.has_skipped = False
+        """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
     async def run(self, lock: asyncio.Lock, call: Callable[[], T]) -> T:
         """Call a function in a thread, with a lock that is held until it ends, even if its caller is gone."""
@@ -80,12 +82,6 @@ class Workers:
             else:
                 findings = [not_comparable(f"comparing all versions takes more than {CHECKS_S:g} s")]
             self.verdicts.add(check, findings)
-
-    def report_skipped(self, offset: int) -> None:
-        """A record failed to replay; all stores would report the same ones, so the first one only is logged."""
-        if not self._has_reported:
-            self._has_reported = True
-            log.exception("the record of %s at offset %d is skipped, as others may be", TOPIC, offset)
 
     def close(self) -> None:
         """End the threads."""
@@ -204,13 +200,19 @@ class Store:
     async def _replay(self, end_offset: int) -> None:
         async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
             await reader.assign({PARTITION: self._position})
+            replayed = 0
             async for message in reader.messages(until={PARTITION: end_offset}):
                 try:
                     self._state.replay(message.key, message.value)
                 except Exception:
                     # One record must not keep all others from being read, by every gateway and for ever.
-                    self._workers.report_skipped(message.offset)
+                    if not self._workers.has_skipped:
+                        self._workers.has_skipped = True
+                        log.exception("the record of %s at offset %d is skipped", TOPIC, message.offset)
                 self._position = message.offset + 1
+                replayed += 1
+                if replayed % REPLAY_RECORDS == 0:
+                    await asyncio.sleep(0)
         # Markers of transactions have offsets too; the reader may be further, at records not replayed.
         self._position = end_offset
 

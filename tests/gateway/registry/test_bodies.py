@@ -1,0 +1,53 @@
+"""All bodies together have a limit."""
+
+import asyncio
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+
+from runnel.gateway.http.problems import Problem
+from runnel.gateway.registry.bodies import Bodies
+
+
+def request(*messages: dict[str, object]) -> Request:
+    pending = list(messages)
+
+    async def receive():
+        return pending.pop(0)
+
+    return Request({"type": "http", "method": "POST", "headers": []}, receive)
+
+
+def sent(body: bytes) -> Request:
+    half = len(body) // 2
+    return request(
+        {"type": "http.request", "body": body[:half], "more_body": True},
+        {"type": "http.request", "body": body[half:]},
+    )
+
+
+def test_bodies_in_use_count():
+    async def run():
+        bodies = Bodies(bytes_max=10)
+        for _ in range(3):
+            async with bodies.of(sent(b"[1234]")) as held, bodies.of(sent(b"[12]")):
+                assert held == [1234]
+                with pytest.raises(Problem) as refused:
+                    async with bodies.of(sent(b"1")):
+                        pass
+                assert refused.value.status == 503
+                assert "retry-after" in refused.value.headers
+
+    asyncio.run(run())
+
+
+def test_bodies_that_do_not_arrive_do_not_count():
+    async def run():
+        bodies = Bodies(bytes_max=10)
+        for _ in range(3):
+            part = {"type": "http.request", "body": b"[12345", "more_body": True}
+            with pytest.raises(ClientDisconnect):
+                async with bodies.of(request(part, {"type": "http.disconnect"})):
+                    pass
+
+    asyncio.run(run())
