@@ -19,7 +19,7 @@ from runnel.gateway import process as gateway_process
 from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
 from runnel.model.errors import ErrorCode
 from runnel.server.gateway_process import HttpOptions, HttpUnavailable, gateway_command, open_http
-from runnel.testing import Broker
+from runnel.testing import Broker, LocalGateway
 
 WAIT_S = 30.0
 
@@ -41,6 +41,17 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_closes_the_gateway(sent) -> None:
+    gateway = LocalGateway("127.0.0.1:1", "PLAINTEXT")
+    try:
+        os.kill(gateway.pid, sent)
+        # Ended by itself, after everything was closed; not by the signal.
+        assert os.waitstatus_to_exitcode(os.waitpid(gateway.pid, 0)[1]) == 0
+    finally:
+        gateway.close()
 
 
 @contextmanager

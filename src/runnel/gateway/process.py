@@ -144,6 +144,8 @@ class WebServer(uvicorn.Server):
         """Called by a signal."""
         self._loop.call_soon_threadsafe(self._gateway.stop_streams)
         super().handle_exit(sig, frame)
+        # uvicorn raises them again, which would end the process before the gateway is closed.
+        self._captured_signals.clear()
 
 
 def _tracing() -> Tracing:

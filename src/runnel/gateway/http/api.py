@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from runnel.gateway.http.docs_page import STYLE_PATH, docs_page, docs_style
+from runnel.gateway.http.groups import Acks
 from runnel.gateway.http.openapi import openapi_response
 from runnel.gateway.http.operations import Operation, Role
 from runnel.gateway.http.principals import Principals
@@ -28,6 +29,7 @@ class Api:
         self._is_read_only = options.read_only
         self._is_stopping = is_stopping
         self.principals = Principals(options)
+        self.acks = Acks()
         self._watching: asyncio.Task[None] | None = None
 
     def routes(self) -> list[BaseRoute]:

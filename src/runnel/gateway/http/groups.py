@@ -9,7 +9,9 @@ every client of the group that asks: at least once. Queues (share groups), which
 have the same two verbs: `deliverable` and `acknowledge`.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from runnel.client.cluster import Cluster, TopicView
 from runnel.client.groups import Groups
@@ -31,26 +33,41 @@ async def deliverable(
     return positions
 
 
-async def acknowledge(cluster: Cluster, view: TopicView, ids: Iterable[MessageId]) -> dict[int, int]:
-    """Commit the positions after messages of one group; the committed offsets by partition."""
-    wanted: dict[TopicPartition, int] = {}
-    groups: set[str] = set()
-    for each in ids:
-        if each.topic_id != view.topic_id:
-            raise Problem(409, "the topic was deleted and created again since this message was read")
-        if each.partition >= len(view.partitions):
-            raise Problem(422, "this is not the id of a message of the topic")
-        if not each.group:
-            raise Problem(422, "the message was read without a group: there is nothing to acknowledge")
-        if not each.is_replayed:
-            partition = TopicPartition(view.name, each.partition)
-            wanted[partition] = max(wanted.get(partition, 0), each.offset + 1)
-            groups.add(each.group)
-    if len(groups) > 1:
-        raise Problem(422, "messages of different groups are acknowledged with a request for each group")
-    if not groups:
-        return {}
-    return await _commit(cluster, groups.pop(), wanted)
+class Acks:
+    """Acknowledgements of a gateway, one at a time for each group.
+
+    The committed offset is read and then moved: of two at once, the later commit could be the lower one. Two
+    gateways can still do that to a group that they serve at the same time, which reads messages again then.
+    """
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def acknowledge(
+        self, cluster: Cluster, view: TopicView, ids: Iterable[MessageId]
+    ) -> dict[int, int]:
+        """Commit the positions after messages of one group; the committed offsets by partition."""
+        wanted: dict[TopicPartition, int] = {}
+        groups: set[str] = set()
+        for each in ids:
+            if each.topic_id != view.topic_id:
+                raise Problem(409, "the topic was deleted and created again since this message was read")
+            if each.partition >= len(view.partitions):
+                raise Problem(422, "this is not the id of a message of the topic")
+            if not each.group:
+                raise Problem(422, "the message was read without a group: there is nothing to acknowledge")
+            if not each.is_replayed:
+                partition = TopicPartition(view.name, each.partition)
+                wanted[partition] = max(wanted.get(partition, 0), each.offset + 1)
+                groups.add(each.group)
+        if len(groups) > 1:
+            raise Problem(422, "messages of different groups are acknowledged with a request for each group")
+        if not groups:
+            return {}
+        group = groups.pop()
+        lock = self._locks.setdefault(group, asyncio.Lock())
+        async with lock:
+            return await _commit(cluster, group, wanted)
 
 
 async def _commit(cluster: Cluster, group: str, wanted: Mapping[TopicPartition, int]) -> dict[int, int]:

@@ -250,10 +250,10 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
 async def ack(call: Call) -> Response:
     """Acknowledge messages."""
     given = await call.json(AckRequest)
-    return call.answer(await acknowledged(call.cluster, call.topic, given))
+    return call.answer(await acknowledged(call.api.acks, call.cluster, call.topic, given))
 
 
-async def acknowledged(cluster: Cluster, topic: str, given: AckRequest) -> Acknowledged:
+async def acknowledged(acks: groups.Acks, cluster: Cluster, topic: str, given: AckRequest) -> Acknowledged:
     """Acknowledge the messages of a request."""
     # Not cached: the ids may be of a topic that was deleted and created again.
     view = await find_topic(cluster, topic, max_age_s=0.0)
@@ -261,5 +261,5 @@ async def acknowledged(cluster: Cluster, topic: str, given: AckRequest) -> Ackno
     if isinstance(one, str) == isinstance(many, list):
         raise Problem(422, "give messageId or messageIds")
     texts = [one] if isinstance(one, str) else many if isinstance(many, list) else []
-    committed = await groups.acknowledge(cluster, view, [read_message_id(text) for text in texts])
+    committed = await acks.acknowledge(cluster, view, [read_message_id(text) for text in texts])
     return Acknowledged([CommittedOffset(*each) for each in sorted(committed.items())])

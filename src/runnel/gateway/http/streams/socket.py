@@ -9,6 +9,7 @@ A client's `id` is repeated in the answer. When busy, the server closes with 101
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from runnel.gateway.http.api import Api
+
+log = logging.getLogger("runnel.gateway")
 
 GOING_AWAY = 1001
 FAILED = 1011
@@ -258,6 +261,10 @@ class Conversation:
         except (Problem, ClientError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             answer = ErrorFrame(problem.details, getattr(frame, "id", None))
+        except Exception:
+            # A bug; the client must not wait forever.
+            log.exception("a message of a WebSocket has failed")
+            answer = ErrorFrame(Problem(500, "see the gateway's log").details, getattr(frame, "id", None))
         if answer is not None:
             with suppress(RuntimeError, WebSocketDisconnect):
                 await self._send(answer)
@@ -270,7 +277,7 @@ class Conversation:
         self._api.check_may_serve(self._changes[type(frame)])
         if isinstance(frame, AckFrame):
             given = AckRequest(frame.message_id)
-            done = await acknowledged(self._principal.cluster, self._view.name, given)
+            done = await acknowledged(self._api.acks, self._principal.cluster, self._view.name, given)
             return AcknowledgedFrame(done.committed, frame.id)
         view = await find_topic(self._principal.cluster, self._view.name)
         check_may_change(view)

@@ -1,0 +1,129 @@
+"""What happens at the same time as something else."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from websockets.sync.client import connect
+
+from runnel.client.cluster import Cluster
+from runnel.client.groups import Groups
+from runnel.gateway.http import principals
+from runnel.gateway.http.groups import Acks
+from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.principals import Principal, Principals
+from runnel.gateway.http.records import View
+from runnel.gateway.http.streams import feeds
+from runnel.gateway.http.streams.feeds import Feed, FeedKey, Feeds
+from runnel.gateway.options import GatewayOptions
+from runnel.model.ids import TopicPartition
+from runnel.testing import Broker
+from tests.gateway.http.clients import Client
+
+
+def test_acks_at_the_same_time_do_not_move_a_group_back(
+    http_broker: Broker, client: Client, topic: str, group: str
+) -> None:
+    client.publish(topic, *({"value": str(number)} for number in range(8)))
+
+    async def play() -> int:
+        acks = Acks()
+        async with Cluster(http_broker.bootstrap_servers) as cluster:
+            view = await cluster.topic(topic)
+            await asyncio.gather(
+                *(
+                    acks.acknowledge(cluster, view, [MessageId(view.topic_id, 0, offset, group)])
+                    for offset in (3, 7, 5, 0)
+                )
+            )
+            partition = TopicPartition(topic, 0)
+            return (await Groups(cluster).stable_offsets(group, [partition]))[partition].offset
+
+    assert asyncio.run(play()) == 8
+
+
+def test_a_bug_in_a_message_of_a_socket_is_answered(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def publish_one(*arguments: Any) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("runnel.gateway.http.streams.socket.publish_one", publish_one)
+    with connect(f"ws://{client.host}:{client.port}/topics/{topic}/subscribe") as line:
+        line.send(json.dumps({"type": "publish", "record": {"value": "a"}, "id": 7}))
+        answer = json.loads(line.recv(timeout=20))
+    assert (answer["type"], answer["id"], answer["problem"]["status"]) == ("error", 7, 500)
+    assert "a bug" not in answer["problem"]["detail"]
+
+
+class ClosedMeanwhile(Feed):
+    """A feed; something else happens while it is closed."""
+
+    meanwhile: Callable[[], None]
+
+    async def close(self) -> None:
+        self.meanwhile()
+
+
+def test_a_feed_that_was_replaced_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "FEED_IDLE_S", 0.0)
+
+    async def play() -> None:
+        cluster = Cluster("127.0.0.1:1")
+        all_of_them = Feeds(cluster)
+        known = all_of_them._feeds
+        one, two = [FeedKey(name, None, 0, View(b"")) for name in ("a", "b")]
+        first, second, other = (
+            ClosedMeanwhile(cluster, one, []),
+            Feed(cluster, two, []),
+            Feed(cluster, two, []),
+        )
+        other.followers = 1
+        first.is_stopped = second.is_stopped = True
+        first.meanwhile = lambda: known.update({two: other})
+        known.update({one: first, two: second})
+        reaping = asyncio.create_task(all_of_them._reap())
+        async with asyncio.timeout(20):
+            while one in known:
+                await asyncio.sleep(0)
+        assert known == {two: other}
+        reaping.cancel()
+
+    asyncio.run(play())
+
+
+class ForgottenMeanwhile(Principal):
+    """A principal; another one is forgotten while it is closed."""
+
+    meanwhile: Callable[[], None]
+
+    async def close(self) -> None:
+        self.meanwhile()
+        await super().close()
+
+
+def test_principals_are_closed_when_others_are_forgotten_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(principals, "REAP_INTERVAL_S", 0.0)
+    monkeypatch.setattr(principals, "PRINCIPAL_IDLE_S", -1.0)
+
+    async def play() -> None:
+        options = GatewayOptions("127.0.0.1:1")
+        all_of_them = Principals(options)
+        known = all_of_them._known
+        first = ForgottenMeanwhile(options, {})
+        first.meanwhile = lambda: known.__delitem__(b"2")
+        known.update({b"1": first, b"2": Principal(options, {})})
+        reaping = asyncio.create_task(all_of_them._reap())
+        async with asyncio.timeout(20):
+            while known:
+                await asyncio.sleep(0)
+            # It goes on.
+            known[b"3"] = Principal(options, {})
+            while known and not reaping.done():
+                await asyncio.sleep(0)
+        assert not known and not reaping.done()
+        reaping.cancel()
+
+    asyncio.run(play())
