@@ -234,7 +234,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(ANYTHING, min_size=2, max_size=6))
 def test_any_json_is_a_schema_or_is_refused(values):
     """And what is a schema can be compared with itself and others."""
