@@ -273,4 +273,27 @@ OBJECTS = [
         ("UNEVALUATED_PROPERTIES_REMOVED /properties/b",),
         ("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL /properties/b",),
     ),
+    Case(
+        "properties that only a condition evaluates",
+        modern({"type": "object", "if": properties(a=STRING), "unevaluatedProperties": False}),
+        modern({"type": "object", "unevaluatedProperties": False}),
+        ("UNEVALUATED_PROPERTIES_REMOVED /unevaluatedProperties",),
+    ),
+    Case(
+        "a default that a dependency makes insufficient",
+        {**properties(True, a=STRING, b=STRING), "dependencies": {"a": ["b"]}},
+        {
+            **properties(True, required=("a",), a={**STRING, "default": ""}, b=STRING),
+            "dependencies": {"a": ["b"]},
+        },
+        ("REQUIRED_ATTRIBUTE_ADDED /required/a",),
+        ("DEFAULT_CHANGED /properties/a",),
+    ),
+    Case(
+        "a default in an object that must not grow",
+        {**properties(True, a=STRING, b=STRING), "maxProperties": 1},
+        {**properties(True, required=("a",), a={**STRING, "default": ""}, b=STRING), "maxProperties": 1},
+        ("REQUIRED_ATTRIBUTE_ADDED /required/a",),
+        ("DEFAULT_CHANGED /properties/a",),
+    ),
 ]

@@ -101,4 +101,12 @@ SCALARS = [
     Case("const changed", {"const": "a"}, {"const": "b"}, ("ENUM_ARRAY_CHANGED /const",)),
     Case("const to enum", {"const": "a"}, {"enum": ["a", "b"]}, (), ("ENUM_ARRAY_EXTENDED /enum",)),
     Case("null to an enum with it", NULL, {"enum": [None, "a"]}, (), ("ENUM_ARRAY_EXTENDED /enum",)),
+    Case(
+        "values of an enum that a bound accepts",
+        {"enum": ["a", "ab"]},
+        {**STRING, "maxLength": 2, "pattern": "^a"},
+        (),
+        ("PRODUCT_TYPE_NARROWED /",),
+    ),
+    Case("values of an enum that its own type excludes", {**STRING, "enum": ["a", 1]}, {"enum": ["a"]}),
 ]

@@ -1,11 +1,16 @@
 """What is a schema, what a reference leads to, and what is refused."""
 
+import contextlib
+import itertools
 import json
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runnel.registry.format import InvalidSchema, ReferencedSchema
-from runnel.registry.json_schema import FORMAT, limits
+from runnel.registry.json_schema import FORMAT, differences, limits
 from runnel.registry.json_schema.schema import Draft
 
 
@@ -82,6 +87,8 @@ INVALID = [
         "leads back to itself",
     ),
     (json.dumps({"$ref": "#" + "a" * 2_000}), "$ref has 2001 characters, at most 2000"),
+    ('{"$ref": "http://[a"}', '$ref "http://[a" is not a URI.'),
+    ('{"items": {"$id": "http://[a"}}', "is not a URI"),
     (json.dumps({"$id": "a" * 2_001}), "An id has 2001 characters"),
     ('{"allOf": [{"$ref": "#"}]}', "applies itself to the same value without end"),
     ('{"not": {"anyOf": [{"$ref": "#"}]}}', "without end"),
@@ -207,3 +214,34 @@ def test_a_long_chain_of_references_is_followed():
     definitions = {str(number): {"$ref": f"#/definitions/{number + 1}"} for number in range(count)}
     schema = parsed({"$ref": "#/definitions/0", "definitions": {**definitions, str(count): {"type": "null"}}})
     assert schema.root.type_names == ("null",)
+
+
+KEYWORDS = re.findall(
+    r"\S+",
+    "$schema $id id $ref $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $defs definitions "
+    "type enum const default title a allOf anyOf oneOf not if then else maximum minimum exclusiveMaximum "
+    "exclusiveMinimum multipleOf maxLength minLength pattern items prefixItems additionalItems contains "
+    "unevaluatedItems minContains maxContains minItems maxItems uniqueItems properties patternProperties "
+    "additionalProperties unevaluatedProperties propertyNames required dependencies dependentRequired "
+    "dependentSchemas minProperties maxProperties",
+)
+DIALECTS = [uri for uri, _ in DRAFTS if uri is not None]
+WORDS = ["", "a", "#", "#a", "#/a", "#/items", "//[", "string", "object", "array", "(", "^a", *DIALECTS]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([0.5, 1e300]) | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYWORDS), inner, max_size=4),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ANYTHING, min_size=2, max_size=6))
+def test_any_json_is_a_schema_or_is_refused(values):
+    """And what is a schema can be compared with itself and others."""
+    schemas = []
+    for value in values:
+        with contextlib.suppress(InvalidSchema):
+            schemas.append(parsed(value))
+    for writer, reader in itertools.product(schemas, schemas):
+        found = differences(reader=reader, writer=writer)
+        assert writer is not reader or not found.incompatible

@@ -38,7 +38,7 @@ def check(draft: int, writer: Any, reader: Any, values: Iterable[Any]) -> None:
             assert any(map(is_read, filled(value, reader, reader))), (writer, reader, value)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=450, deadline=None)
 @given(SEEDS, DRAFTS)
 def test_data_of_a_schema_is_valid_after_compatible_changes(seed, draft):
     random = Random(seed)
@@ -48,13 +48,13 @@ def test_data_of_a_schema_is_valid_after_compatible_changes(seed, draft):
     check(draft, writer, schemas.changed(writer), (values.value(writer) for _ in range(12)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(SEEDS, DRAFTS)
 def test_data_of_a_small_schema_is_valid_for_a_compatible_one(seed, draft):
     check(draft, *Schemas(Random(seed), draft).related(), DOMAIN)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SEEDS, DRAFTS)
 def test_a_schema_is_compatible_with_itself(seed, draft):
     """With another title, so that the schemas are compared at all."""

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from urllib.parse import urlsplit
 
 from runnel.registry.format import InvalidSchema
 from runnel.registry.json_schema import limits
 from runnel.registry.json_schema.documents import invalid
 from runnel.registry.json_schema.json_text import Json, Number, canonical
+from runnel.registry.json_schema.paths import clipped
 from runnel.registry.json_schema.schema import TYPES
 
 
@@ -107,9 +109,13 @@ class Keywords:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """Raises InvalidSchema if a URI is too long to be joined with others."""
+    """Raises InvalidSchema if this is not a URI, or one that is too long to be joined with others."""
     if len(uri) > limits.URI_CHARACTERS_MAX:
         raise InvalidSchema(f"{what} has {len(uri)} characters, at most {limits.URI_CHARACTERS_MAX}.")
+    try:
+        urlsplit(uri)
+    except ValueError:
+        raise InvalidSchema(f'{what} "{clipped(uri)}" is not a URI.') from None
 
 
 def type_of(value: Json) -> str:

@@ -192,7 +192,8 @@ class _Parser:
             condition = self._child(schema, keywords.raw["if"], resource, "if")
             then = self._optional(schema, keywords, "then", resource)
             otherwise = self._optional(schema, keywords, "else", resource)
-            if then or otherwise:
+            # A condition without consequences still evaluates properties, as unevaluatedProperties sees them.
+            if then or otherwise or schema.unevaluated_properties or schema.unevaluated_items:
                 schema.conditional = Conditional(condition=condition, then=then, otherwise=otherwise)
 
     def _child(self, schema: Schema, raw: Json, resource: Resource, *path: str) -> Schema:
