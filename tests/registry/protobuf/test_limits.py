@@ -58,6 +58,7 @@ HOSTILE = {
     "deep nesting of a descriptor": encoded(b"\x22\x02\x1a\x00" + b"\x1a\x80\x80\x80\x80\x01" * 1000),
     "nested groups": 'syntax = "proto2"; message A {' + "optional group G = 1 {" * 15_000,
     "a long name": PROTO3 + f"message {'a' * 1000} {{}}",
+    "many fields below a long name": PROTO3 + f"message {'a' * 200_000} {{ {FIELDS} }}",
     "a long package": PROTO3 + "package " + "a." * 100_000 + "a;",
     "a long package of a descriptor": encoded(b"\x12\x90\x4e" + b"a." * 5000 + b"\x22\x03\x0a\x01A"),
     "a long type": PROTO3 + "message A { " + "a." * 100_000 + "a b = 1; }",

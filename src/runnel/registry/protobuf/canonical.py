@@ -29,6 +29,8 @@ def canonical(file: Message, pool: DescriptorPool) -> Message:
     elements = Elements(copy)
     _set_as_protoc_does(elements)
     for _scope, element in elements.with_options():
+        if not element.options.features.ByteSize():
+            element.options.ClearField("features")
         if not element.options.ByteSize():
             element.ClearField("options")
     for name, field in elements.all_fields():

@@ -6,8 +6,8 @@ Fields are matched by number, messages by name within their parent. These change
 |---|---|
 | the package | PACKAGE_CHANGED |
 | a message is removed | MESSAGE_REMOVED |
-| a field becomes, or is no longer, a map, a group or another message | FIELD_KIND_CHANGED |
-| a number, string or enum becomes one that is encoded otherwise | FIELD_SCALAR_KIND_CHANGED |
+| a field is no longer what it was: a scalar, a message, a group or a map | FIELD_KIND_CHANGED |
+| a scalar or enum gets a type that is encoded otherwise | FIELD_SCALAR_KIND_CHANGED |
 | a field has another message as its type | FIELD_NAMED_TYPE_CHANGED |
 | a number becomes, or is no longer, repeated or required | FIELD_NUMERIC_LABEL_CHANGED |
 | a required field is added, or a field that is no number becomes required | REQUIRED_FIELD_ADDED |
@@ -21,6 +21,7 @@ Everything else is compatible: adding fields, messages and constants, removing a
 constants, reordering messages, making a string or message repeated or no longer so.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,7 @@ class _Comparison:
     """The pairs of messages that were compared or are about to be, and what was found."""
 
     found: list[Incompatibility] = field(default_factory=list)
-    _pending: list[tuple[Descriptor, Descriptor]] = field(default_factory=list)
+    _pending: deque[tuple[Descriptor, Descriptor]] = field(default_factory=deque)
     _seen: set[tuple[str, str]] = field(default_factory=set)
     _enums: dict[tuple[str, str], bool] = field(default_factory=dict)
     _fields: int = 0
@@ -76,7 +77,7 @@ class _Comparison:
     def run(self) -> None:
         """Compare the pairs that are pending, and those that they lead to."""
         while self._pending and len(self.found) < limits.INCOMPATIBILITIES_MAX:
-            reader, writer = self._pending.pop()
+            reader, writer = self._pending.popleft()
             self._fields += len(reader.fields) + len(writer.fields)
             if self._fields > limits.COMPARED_FIELDS_MAX:
                 self.report(

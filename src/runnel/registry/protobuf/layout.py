@@ -73,7 +73,8 @@ def _interleaved(runs: Sequence[Sequence[Message]], messages: Sequence[Message],
     parts: list[Part] = []
     position = 0
     for run, implied in zip(runs, implied_by, strict=True):
-        while implied and position < len(declared) and declared[position] < min(implied):
+        first = min(implied, default=0)
+        while position < len(declared) and declared[position] < first:
             parts.append(messages[declared[position]])
             position += 1
         parts.append(Fields(run, [messages[index] for index in implied]))

@@ -227,7 +227,8 @@ class _Linker:
         try:
             self._pool.AddSerializedFile(serialized)
         except TypeError as error:
-            raise InvalidSchema(str(error).rpartition("descriptor pool: ")[2]) from error
+            reason = str(error).rpartition("descriptor pool: ")[2]
+            raise InvalidSchema(f"protobuf cannot link it: {reason}") from error
         self._linked.add(name)
         if name != SCHEMA_FILE:
             self._needed.append(serialized)
