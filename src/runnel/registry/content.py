@@ -157,7 +157,8 @@ def _check_rules(list_name: str, rules: list[Any]) -> None:
 
 
 def _is_too_nested(value: Any) -> bool:
-    """Has a value of JSON more levels than can always be encoded? Looked at level by level, without a stack."""
+    """Has a value of JSON more levels than can always be encoded?"""
+    # Level by level, as that needs no stack.
     level = [value]
     for _ in range(NESTING_MAX + 1):
         level = [

@@ -17,8 +17,8 @@ SUBJECT_VERSIONS_MAX = 1000
 compares with all."""
 
 NESTING_MAX = 50
-"""Levels of metadata, of rules and of settings. Encoding JSON takes stack for each, and what one request could
-encode, every replay must be able to encode."""
+"""Levels of metadata, of rules and of settings. Encoding JSON takes stack for each, and what one request
+could encode, every replay must be able to encode."""
 
 ID_MAX = 2**31 - 1
 """Ids have four bytes in messages."""
