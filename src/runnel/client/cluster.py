@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from runnel.client.backoff import Backoff
 from runnel.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
@@ -100,7 +100,7 @@ class Cluster:
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
 
-    async def __aenter__(self) -> "Cluster":
+    async def __aenter__(self) -> Self:
         try:
             await self.any_connection()
         except BaseException:
