@@ -222,7 +222,7 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
     size_bytes = 0
     for message in heapq.merge(*streams, key=lambda message: message.timestamp_ms):
         messages.append(message)
-        size_bytes += len(message.value or b"") + len(message.key or b"")
+        size_bytes += _size_bytes(message)
         # Compressed batches can be much larger than what was fetched.
         if len(messages) == limit or size_bytes > 4 * POLL_BYTES_MAX:
             for each in messages:
@@ -233,6 +233,11 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
     for each_fetched in fetched:
         positions[each_fetched.chunk.partition] = each_fetched.chunk.next_offset
     return messages
+
+
+def _size_bytes(message: KafkaMessage) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+    return len(message.value or b"") + len(message.key or b"") + headers
 
 
 # Acknowledgements.

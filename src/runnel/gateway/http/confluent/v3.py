@@ -1,6 +1,5 @@
 """Version 3: clusters, topics, configs, partitions, records, and the lag of consumer groups."""
 
-import base64
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -23,7 +22,7 @@ from runnel.gateway.http.models import Partition, PublishOutcome, TopicName
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.publishing import publish_all
-from runnel.gateway.http.records import OutgoingRecord, check_batch
+from runnel.gateway.http.records import OutgoingRecord, check_batch, check_headers, from_base64
 from runnel.gateway.http.requests import NO_STORE, Call, decode
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic, check_topic_name
@@ -384,6 +383,7 @@ async def _write(call: Call, view: TopicView, given: Iterable[RecordV3]) -> list
 
 
 def _outgoing(record: RecordV3) -> OutgoingRecord:
+    check_headers(record.headers)
     headers = [(each.name, None if each.value is None else _base64(each.value)) for each in record.headers]
     stamp = record.timestamp
     if stamp is not None and stamp.tzinfo is None:
@@ -409,10 +409,7 @@ def _data(given: DataV3 | None) -> bytes | None:
 
 
 def _base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        raise Problem(422, "binary data is not base64", code=INVALID_PAYLOAD) from None
+    return from_base64(text, code=INVALID_PAYLOAD)
 
 
 def _report(cluster_id: str, view: TopicView, outcome: PublishOutcome) -> ReportV3:
