@@ -90,7 +90,8 @@ FEED_IDLE_S = 5.0
 
 RING_BYTES_MAX = 2 * 1024 * 1024
 RING_MESSAGES_MAX = 10_000
-"""Messages of a feed that are kept, encoded once for all streams. Slower clients read by themselves."""
+"""Messages of a feed that are kept, encoded once for all streams, with the cursors and in all encodings.
+Slower clients read by themselves."""
 
 SOCKET_CREDIT = 100
 SOCKET_CREDIT_MAX = 10_000
@@ -113,6 +114,9 @@ PRINCIPAL_IDLE_S = 300.0
 
 LOGINS_AT_ONCE = 8
 """Authentications that run at the same time: SCRAM takes milliseconds of CPU, here and at the broker."""
+
+LOGINS_WAITING_MAX = 200
+"""Credentials that wait for their authentication; more are refused with 503. Each is a task with a secret."""
 
 REFUSED_LOGIN_S = 5.0
 REFUSED_LOGINS_MAX = 1_000
