@@ -70,6 +70,11 @@ class Subscription:
         """What it has in common with others."""
         return FeedKey(self.view.name, self.query.partition, self.isolation, self.shown)
 
+    @property
+    def wake_key(self) -> FeedKey:
+        """The feed that wakes a poll, which reads by itself: the same for all groups and formats."""
+        return FeedKey(self.view.name, self.query.partition, self.isolation, View(self.view.topic_id))
+
     def cursor(self) -> Cursor:
         """The positions as clients see them."""
         return Cursor(self.view.topic_id, {each.partition: at for each, at in self.positions.items()})
@@ -157,7 +162,7 @@ async def _wait(
 ) -> list[KafkaMessage]:
     """Read again when the feed of the topic has seen something that was not read."""
     loop = asyncio.get_running_loop()
-    async with principal.feeds.follow(found.feed_key, list(found.positions)) as feed:
+    async with principal.feeds.follow(found.wake_key, list(found.positions)) as feed:
         while (left_s := deadline_s - loop.time()) > 0 and not feed.is_stopped:
             if feed.is_beyond(found.positions):
                 messages = await read(found, limit)
