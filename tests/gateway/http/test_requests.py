@@ -32,7 +32,9 @@ def lines_of_whole(body: bytes) -> list[bytes | None]:
     return [line for line in found if line is None or line]
 
 
-@given(st.lists(st.binary(max_size=12).map(lambda data: bytes(b"\n a"[each % 3] for each in data)), max_size=12))
+@given(
+    st.lists(st.binary(max_size=12).map(lambda data: bytes(b"\n a"[each % 3] for each in data)), max_size=12)
+)
 def test_lines_do_not_depend_on_parts(parts: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.gateway.http.requests.LINE_BYTES_MAX", LONGEST)
