@@ -13,7 +13,6 @@ from runnel.gateway.http.message_ids import read_message_id
 from runnel.testing import Broker
 from tests.gateway.http.clients import NDJSON, PROBLEM
 
-
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 
 

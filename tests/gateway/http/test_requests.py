@@ -42,11 +42,11 @@ def test_lines_do_not_depend_on_parts(parts: list[bytes]) -> None:
 
 
 def test_a_line_in_parts_of_a_byte_is_read_once() -> None:
-    """Bytes that are searched are counted: by searching the whole line for each part they would be millions."""
+    """Bytes that are searched are counted: searching the whole line for each part, they would be millions."""
     searched = 0
 
     class Part(bytes):
-        def split(self, *given: Any) -> list[bytes]:  # type: ignore[override]
+        def split(self, *given: Any) -> list[bytes]:
             nonlocal searched
             searched += len(self)
             return super().split(*given)

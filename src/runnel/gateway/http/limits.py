@@ -123,5 +123,8 @@ REFUSED_LOGINS_MAX = 1_000
 """For how long, and for how many credentials, a refusal is remembered: retries with a wrong password do not
 reach the broker, which delays answers to an address with many of them."""
 
+TOPICS_S = 1.0
+"""For how long the list of all topics is used again, by the same principal, unless it changes them here."""
+
 MISSING_TOPIC_S = 0.3
 """How long an unknown topic is looked for: brokers hear of a new topic one after the other."""

@@ -26,6 +26,7 @@ from runnel.gateway.http.limits import (
     REFUSED_LOGIN_S,
     REFUSED_LOGINS_MAX,
     REQUESTS_MAX,
+    TOPICS_S,
 )
 from runnel.gateway.http.problems import Problem, problem_of
 from runnel.gateway.http.streams.feeds import Feeds
@@ -59,6 +60,8 @@ class Principal:
             properties=properties,
         )
         self.feeds = Feeds(self.cluster)
+        self.topics = Shared(self.cluster.topics, TOPICS_S)
+        """All topics, as they were a moment ago: the metadata of a large cluster are megabytes."""
         self.requests = 0
         """Requests in flight, streams included."""
         self.used_s = asyncio.get_running_loop().time()

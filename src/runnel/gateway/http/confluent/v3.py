@@ -196,7 +196,9 @@ def _topic(call: Call, cluster_id: str, view: TopicView) -> Resource:
 async def topics(call: Call) -> Response:
     """All topics."""
     cluster_id = await _cluster_id(call)
-    return _listed(call, "Topic", (_topic(call, cluster_id, view) for view in await call.cluster.topics()))
+    return _listed(
+        call, "Topic", (_topic(call, cluster_id, view) for view in await call.principal.topics.get())
+    )
 
 
 async def topic(call: Call) -> Response:
@@ -217,7 +219,9 @@ async def create_topic(call: Call) -> Response:
         replication_factor=given.replication_factor or BROKER_DEFAULT,
         settings={each.name: each.value or "" for each in given.configs},
     )
-    return call.answer(_topic(call, cluster_id, await call.cluster.topic(given.topic_name)), 201)
+    view = await call.cluster.topic(given.topic_name)
+    call.principal.topics.invalidate()
+    return call.answer(_topic(call, cluster_id, view), 201)
 
 
 # Configs.
@@ -499,7 +503,7 @@ async def _lags(call: Call) -> list[Resource]:
 
 async def _known_ends(call: Call, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The end offsets, without topics that were deleted since the group has read them."""
-    names = {view.name: len(view.partitions) for view in await call.cluster.topics()}
+    names = {view.name: len(view.partitions) for view in await call.principal.topics.get()}
     known = [each for each in partitions if each.partition < names.get(each.topic, 0)]
     try:
         return await end_offsets(call.cluster, known) if known else {}
