@@ -13,7 +13,6 @@ from runnel.gateway.http.message_ids import read_message_id
 from runnel.testing import Broker
 from tests.gateway.http.clients import NDJSON, PROBLEM
 
-
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 
 
@@ -149,6 +148,10 @@ def test_a_topic_is_created_only_on_request(client) -> None:
         (b'{"value": 1, "vaule": 2}', {}, 422),
         (b'{"value": 1, "value_base64": "AA=="}', {}, 422),
         (b'{"value_base64": "A"}', {}, 422),
+        (b'{"value_base64": "AA==AA=="}', {}, 422),
+        (b'{"key_base64": "A A=", "value": 1}', {}, 422),
+        (b'{"value_base64": "\xc3\xbc\xc3\xbc"}', {}, 422),
+        (b'{"value": 1, "headersList": [{"name": "a", "value_base64": "-_8="}]}', {}, 422),
         (b'{"value": 1, "headers": {"a": 1}}', {}, 422),
         (b'{"value": 1, "partition": -1}', {}, 422),
         (b'{"value": 1, "partition": 99}', {}, 404),
@@ -209,6 +212,16 @@ def test_a_cursor_resumes_over_all_partitions(client) -> None:
     only = client.get("/topics/many-http/subscribe?partition=1&max=1000").json
     assert [int(message["value"]) % 3 for message in only["messages"]] == [1] * 30
     assert client.get("/topics/many-http/subscribe?partition=3").status == 404
+
+
+def test_headers_count_for_the_size_of_a_response(client, topic, monkeypatch) -> None:
+    batch = [{"value": "", "headers": {"h": "x" * 1000}} for _ in range(20)]
+    assert client.post(f"/topics/{topic}/publish", batch).status == 200
+    monkeypatch.setattr("runnel.gateway.http.polling.POLL_BYTES_MAX", 1000)
+    page = client.get(f"/topics/{topic}/subscribe?offset=0").json
+    assert len(page["messages"]) == 4
+    rest = client.get(f"/topics/{topic}/subscribe?max=1&cursor={page['next']}").json["messages"]
+    assert rest[0]["offset"] == 4
 
 
 def test_lines_out(client, topic) -> None:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from runnel.gateway.http import limits
 from tests.gateway.http.clients import Client
 from tests.gateway.http.test_calls import stored
 
@@ -123,6 +124,14 @@ def test_v3_records(http_broker, client: Client, base, topic) -> None:
         (b'{"value": 1}', 422),
     ):
         assert client.post(path, bad).json["error_code"] == code, bad
+
+
+def test_v3_records_have_a_limited_number_of_headers(client: Client, base, topic) -> None:
+    def status(count: int) -> int:
+        record = {"headers": [{"name": "h"}] * count}
+        return client.post(f"{base}/topics/{topic}/records", record).status
+
+    assert [status(limits.RECORD_HEADERS_MAX + more) for more in (0, 1)] == [200, 422]
 
 
 def test_v3_groups_and_lags(client: Client, base, topic, group) -> None:

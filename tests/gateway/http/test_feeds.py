@@ -3,12 +3,26 @@
 import asyncio
 
 from runnel.client.cluster import Cluster
+from runnel.gateway.http.limits import RING_BYTES_MAX
 from runnel.gateway.http.records import View
-from runnel.gateway.http.streams.feeds import Feed, FeedKey
+from runnel.gateway.http.streams.feeds import Entry, Feed, FeedKey
 
 
 def a_feed() -> Feed:
     return Feed(Cluster("localhost:1"), FeedKey("t", None, 0, View(bytes(16))))
+
+
+def test_cursors_and_all_encodings_count_for_the_size_of_a_ring() -> None:
+    feed = a_feed()
+    kept: list[Entry] = []
+    for number in range(3000):
+        entry = Entry(0, number, b'{"a":1}', "c" * 5_000)
+        feed._append(entry)
+        kept.append(entry)
+    ring = feed.entries(feed._first, 10**9)
+    assert ring == kept[-len(ring) :] and len(ring) > 10
+    taken = sum(len(each.data) + len(each.cursor) + len(each.event) + len(each.frame) for each in ring)
+    assert taken <= RING_BYTES_MAX
 
 
 def test_waiters_that_time_out_or_are_cancelled_are_forgotten() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runnel.client.cluster import Cluster, TopicView
 from runnel.gateway.http import limits
 from runnel.gateway.options import GatewayOptions
 from tests.gateway.gateways import serving
@@ -107,6 +108,30 @@ def test_too_many_records_are_refused_before_they_are_converted(
         Content_Type=kind,
     )
     assert answer.status == 413 and str(limits.BATCH_RECORDS_MAX) in answer.body.decode(), answer.body[:300]
+
+
+def test_lists_of_all_topics_share_one_request(http_broker, monkeypatch) -> None:
+    asked = 0
+    fetch = Cluster.topics
+
+    async def counted(self: Cluster) -> list[TopicView]:
+        nonlocal asked
+        asked += 1
+        return await fetch(self)
+
+    monkeypatch.setattr(Cluster, "topics", counted)
+    monkeypatch.setattr("runnel.gateway.http.principals.TOPICS_S", 600.0)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        client = Client.of(visitor)
+        [cluster] = client.get("/v3/clusters").json["data"]
+        for path in ("/topics", f"/v3/clusters/{cluster['cluster_id']}/topics", "/topics"):
+            assert client.get(path).status == 200
+        assert asked == 1
+        # A change by the same client is seen at once.
+        client.create("listed-http")
+        assert "listed-http" in client.get("/topics").json
+        assert client.call("DELETE", "/topics/listed-http").status == 204
+        assert "listed-http" not in client.get("/topics").json
 
 
 @pytest.fixture

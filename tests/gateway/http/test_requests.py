@@ -32,7 +32,9 @@ def lines_of_whole(body: bytes) -> list[bytes | None]:
     return [line for line in found if line is None or line]
 
 
-@given(st.lists(st.binary(max_size=12).map(lambda data: bytes(b"\n a"[each % 3] for each in data)), max_size=12))
+@given(
+    st.lists(st.binary(max_size=12).map(lambda data: bytes(b"\n a"[each % 3] for each in data)), max_size=12)
+)
 def test_lines_do_not_depend_on_parts(parts: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.gateway.http.requests.LINE_BYTES_MAX", LONGEST)
@@ -40,11 +42,11 @@ def test_lines_do_not_depend_on_parts(parts: list[bytes]) -> None:
 
 
 def test_a_line_in_parts_of_a_byte_is_read_once() -> None:
-    """Bytes that are searched are counted: by searching the whole line for each part they would be millions."""
+    """Bytes that are searched are counted: searching the whole line for each part, they would be millions."""
     searched = 0
 
     class Part(bytes):
-        def split(self, *given: Any) -> list[bytes]:  # type: ignore[override]
+        def split(self, *given: Any) -> list[bytes]:
             nonlocal searched
             searched += len(self)
             return super().split(*given)

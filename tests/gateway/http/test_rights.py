@@ -12,6 +12,7 @@ from websockets.sync.client import connect
 
 from runnel.client.admin import Admin
 from runnel.client.users import Users
+from runnel.gateway.http.principals import Credentials, read_credentials
 from runnel.gateway.options import GatewayOptions
 from runnel.security.scram import SCRAM_HASHES
 from runnel.testing import Broker, LocalGateway
@@ -89,6 +90,22 @@ def test_users_of_all_mechanisms_act_as_themselves(door: Client) -> None:
         assert door.post("/topics/secret/publish", {"value": user}, **given).status == 200
         with door.events("/topics/secret/subscribe?offset=0", **given) as events:
             assert events.take(1)[0]["value"] == "admin"
+
+
+def test_one_principal_however_its_header_is_written() -> None:
+    plain = basic("anna", "a:b")
+    token = plain.removeprefix("Basic ")
+    for text in (plain, f"bAsic  {token}", f"  BASIC {token} "):
+        assert read_credentials(text) == Credentials(False, "anna", "a:b")
+    assert read_credentials("bearer   x.y ") == Credentials(True, "", "x.y")
+
+
+def test_logins_that_wait_are_limited(secured: Broker, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.principals.LOGINS_WAITING_MAX", 0)
+    options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+    with serving(options) as visitor:
+        answer = Client.of(visitor).get("/topics", Authorization=basic("admin", PASSWORDS["admin"]))
+    assert answer.status == 503 and int(answer.headers["retry-after"]) >= 1
 
 
 def test_a_bearer_token_is_one_of_oauthbearer(door: Client) -> None:

@@ -191,6 +191,17 @@ def test_a_topic_with_too_many_partitions_is_followed_by_partition(client) -> No
         assert events.take(1)[0]["partition"] == 7
 
 
+def test_waiting_polls_of_all_groups_and_formats_share_a_feed(
+    http_broker: Broker, topic, group, monkeypatch
+) -> None:
+    monkeypatch.setattr("runnel.gateway.http.streams.feeds.FEEDS_MAX", 1)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        path = f"/topics/{topic}/subscribe?wait=50"
+        queries = ("", f"&group={group}", f"&group={group}-2", "&format=text", f"&group={group}&offset=0")
+        statuses = [Client.of(visitor).get(path + query).status for query in queries]
+    assert statuses == [200, 204, 204, 200, 200]
+
+
 # WebSocket.
 
 

@@ -90,7 +90,8 @@ FEED_IDLE_S = 5.0
 
 RING_BYTES_MAX = 2 * 1024 * 1024
 RING_MESSAGES_MAX = 10_000
-"""Messages of a feed that are kept, encoded once for all streams. Slower clients read by themselves."""
+"""Messages of a feed that are kept, encoded once for all streams, with the cursors and in all encodings.
+Slower clients read by themselves."""
 
 SOCKET_CREDIT = 100
 SOCKET_CREDIT_MAX = 10_000
@@ -114,10 +115,16 @@ PRINCIPAL_IDLE_S = 300.0
 LOGINS_AT_ONCE = 8
 """Authentications that run at the same time: SCRAM takes milliseconds of CPU, here and at the broker."""
 
+LOGINS_WAITING_MAX = 200
+"""Credentials that wait for their authentication; more are refused with 503. Each is a task with a secret."""
+
 REFUSED_LOGIN_S = 5.0
 REFUSED_LOGINS_MAX = 1_000
 """For how long, and for how many credentials, a refusal is remembered: retries with a wrong password do not
 reach the broker, which delays answers to an address with many of them."""
+
+TOPICS_S = 1.0
+"""For how long the list of all topics is used again, by the same principal, unless it changes them here."""
 
 MISSING_TOPIC_S = 0.3
 """How long an unknown topic is looked for: brokers hear of a new topic one after the other."""

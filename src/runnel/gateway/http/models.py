@@ -14,13 +14,12 @@ from runnel.gateway.http.topic_names import NAME_PATTERN
 TIMESTAMP_MAX = 253_402_300_799_999
 """The end of the year 9999."""
 
-BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 OFFSET = (
     r"^(earliest|latest|-?[0-9]{1,19}|@[0-9]{1,15}|-?([0-9]{1,9}(ms|s|m|h|d|w))+"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]{2,15}(Z|[+ -][0-9:]{2,8})?)?)$"
 )
 CURSOR = r"^v1\.[A-Za-z0-9_-]{22}(\.[0-9]{1,9}-[0-9]{1,18})*$"
-Base64 = Annotated[str, Meta(pattern=BASE64)]
+Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
 Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 Timestamp = Annotated[int, Meta(ge=0, le=TIMESTAMP_MAX, description="Milliseconds since 1970.")]
 TopicName = Annotated[str, Meta(pattern=f"^{NAME_PATTERN}$")]

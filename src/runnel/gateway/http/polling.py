@@ -72,6 +72,11 @@ class Subscription:
         """What it has in common with others."""
         return FeedKey(self.view.name, self.query.partition, self.isolation, self.shown)
 
+    @property
+    def wake_key(self) -> FeedKey:
+        """The feed that wakes a poll, which reads by itself: the same for all groups and formats."""
+        return FeedKey(self.view.name, self.query.partition, self.isolation, View(self.view.topic_id))
+
     def cursor(self) -> Cursor:
         """The positions as clients see them."""
         return Cursor(self.view.topic_id, {each.partition: at for each, at in self.positions.items()})
@@ -165,7 +170,7 @@ async def _wait(
 ) -> list[KafkaMessage]:
     """Read again when the feed of the topic has seen something that was not read."""
     loop = asyncio.get_running_loop()
-    async with principal.feeds.follow(found.feed_key, list(found.positions)) as feed:
+    async with principal.feeds.follow(found.wake_key, list(found.positions)) as feed:
         while (left_s := deadline_s - loop.time()) > 0 and not feed.is_stopped:
             if feed.is_beyond(found.positions):
                 messages = await read(found, limit)
@@ -231,7 +236,7 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
     size_bytes = 0
     for message in heapq.merge(*streams, key=lambda message: message.timestamp_ms):
         messages.append(message)
-        size_bytes += len(message.value or b"") + len(message.key or b"")
+        size_bytes += _size_bytes(message)
         # Compressed batches can be much larger than what was fetched.
         if len(messages) == limit or size_bytes > 4 * POLL_BYTES_MAX:
             for each in messages:
@@ -242,6 +247,11 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
     for each_fetched in fetched:
         positions[each_fetched.chunk.partition] = each_fetched.chunk.next_offset
     return messages
+
+
+def _size_bytes(message: KafkaMessage) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+    return len(message.value or b"") + len(message.key or b"") + headers
 
 
 # Acknowledgements.

@@ -7,12 +7,11 @@ the listener asks for none. Connections are kept for the next request with the s
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, ClientError
@@ -21,11 +20,13 @@ from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     DELIVERY_S,
     LOGINS_AT_ONCE,
+    LOGINS_WAITING_MAX,
     PRINCIPAL_IDLE_S,
     PRINCIPALS_MAX,
     REFUSED_LOGIN_S,
     REFUSED_LOGINS_MAX,
     REQUESTS_MAX,
+    TOPICS_S,
 )
 from runnel.gateway.http.problems import Problem, problem_of
 from runnel.gateway.http.streams.feeds import Feeds
@@ -63,6 +64,8 @@ class Principal:
             properties=properties,
         )
         self.feeds = Feeds(self.cluster)
+        self.topics = Shared(self.cluster.topics, TOPICS_S)
+        """All topics, as they were a moment ago: the metadata of a large cluster are megabytes."""
         self.requests = 0
         """Requests in flight, streams included."""
         self.used_s = asyncio.get_running_loop().time()
@@ -89,6 +92,31 @@ class Principal:
                     await self._producer.flush()
             await self._producer.close(flush=False)
         await self.cluster.close()
+
+
+class Credentials(NamedTuple):
+    """What a request proves who it is with."""
+
+    is_token: bool
+    username: str
+    secret: str
+
+
+def read_credentials(authorization: str) -> Credentials:
+    """The credentials of a header, which can be written in many ways; 401 if there are none."""
+    scheme, _, value = authorization.strip().partition(" ")
+    value = value.strip()
+    if scheme.lower() == "bearer" and value:
+        return Credentials(True, "", value)
+    if scheme.lower() != "basic":
+        raise Problem(401, "the credentials are neither Basic nor a Bearer token")
+    try:
+        username, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+    except ValueError:
+        raise Problem(401, "the Basic credentials are malformed") from None
+    if not username or not password:
+        raise Problem(401, "the Basic credentials have no name, or no password")
+    return Credentials(False, username, password)
 
 
 class Principals:
@@ -154,8 +182,9 @@ class Principals:
     async def _of(self, authorization: str | None) -> Principal:
         if authorization is None and self.has_logins and needs_login(self._options.properties):
             raise Problem(401, "send credentials: Basic with a user's name and password, or a Bearer token")
+        given = None if authorization is None else read_credentials(authorization)
         # Not the credentials themselves: they would be in every dump of the memory twice.
-        key = hashlib.blake2b((authorization or "").encode("latin-1", "replace"), key=self._key).digest()
+        key = hashlib.blake2b(repr(given).encode(), key=self._key).digest()
         known = self._known.get(key)
         if known is not None:
             return known
@@ -163,19 +192,21 @@ class Principals:
             raise Problem(401, "the broker did not accept the credentials")
         login = self._logins.get(key)
         if login is None:
-            login = self._logins[key] = asyncio.create_task(self._log_in(key, authorization))
+            if given is not None and len(self._logins) >= LOGINS_WAITING_MAX:
+                raise Problem(503, "too many logins are waiting")
+            login = self._logins[key] = asyncio.create_task(self._log_in(key, given))
             login.add_done_callback(
                 lambda task: (self._logins.pop(key), task.cancelled() or task.exception())
             )
         return await asyncio.shield(login)
 
-    async def _log_in(self, key: bytes, authorization: str | None) -> Principal:
-        if authorization is None:
+    async def _log_in(self, key: bytes, given: Credentials | None) -> Principal:
+        if given is None:
             principal = Principal(self._options, self._options.properties)
         else:
             async with self._turns:
                 try:
-                    principal = await self._authenticated(authorization)
+                    principal = await self._authenticated(given)
                 except AuthenticationFailed as error:
                     self._remember_refusal(key)
                     raise problem_of(error) from None
@@ -185,9 +216,9 @@ class Principals:
             self._reaper = asyncio.create_task(self._reap())
         return principal
 
-    async def _authenticated(self, authorization: str) -> Principal:
+    async def _authenticated(self, who: Credentials) -> Principal:
         refusal = AuthenticationFailed("no mechanism of the listener fits these credentials")
-        for own in await self._candidates(authorization):
+        for own in await self._candidates(who):
             given = {name: value for name, value in self._options.properties.items() if _is_kept(name)}
             principal = Principal(self._options, {**given, **own})
             try:
@@ -202,27 +233,18 @@ class Principals:
                 return principal
         raise refusal
 
-    async def _candidates(self, authorization: str) -> list[dict[str, str]]:
+    async def _candidates(self, who: Credentials) -> list[dict[str, str]]:
         """Client properties with which the credentials may be accepted."""
-        scheme, _, value = authorization.strip().partition(" ")
         try:
-            if scheme.lower() == "bearer" and value.strip():
-                return [credentials("OAUTHBEARER", "", value.strip())]
-            if scheme.lower() != "basic":
-                raise Problem(401, "the credentials are neither Basic nor a Bearer token")
-            text = base64.b64decode(value.strip(), validate=True).decode()
-            username, _, password = text.partition(":")
-            if not username or not password:
-                raise Problem(401, "the Basic credentials have no name, or no password")
+            if who.is_token:
+                return [credentials("OAUTHBEARER", "", who.secret)]
             fixed = self._options.properties.get("sasl.mechanism")
             enabled = [fixed] if fixed in PASSWORD_MECHANISMS else await self._mechanisms.get()
             return [
-                credentials(mechanism, username, password)
+                credentials(mechanism, who.username, who.secret)
                 for mechanism in PASSWORD_MECHANISMS
                 if mechanism in enabled
             ]
-        except (binascii.Error, UnicodeDecodeError):
-            raise Problem(401, "the Basic credentials are malformed") from None
         except LoginFailed as error:
             raise Problem(401, str(error)) from None
 

@@ -98,6 +98,7 @@ async def _topic(call: Call) -> TopicView:
             if refusal.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         view = await call.cluster.topic(call.topic)
+        call.principal.topics.invalidate()
     check_may_change(view)
     return view
 

@@ -37,6 +37,20 @@ def check_batch(records: Sized) -> None:
         raise Problem(413, f"more than {BATCH_RECORDS_MAX} records in a request")
 
 
+def check_headers(headers: Sized) -> None:
+    """422 for more headers than a record may have."""
+    if len(headers) > RECORD_HEADERS_MAX:
+        raise Problem(422, f"the record has more than {RECORD_HEADERS_MAX} headers")
+
+
+def from_base64(text: str, *, code: int | None = None) -> bytes:
+    """The bytes; 422 if the text is not base64. Much quicker than a pattern of the model."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Problem(422, "binary data is not base64", code=code) from None
+
+
 def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingRecord:
     """The bytes of a record; 422 if it says something twice, or has no value."""
     if given.value is UNSET and given.value_base64 is UNSET:
@@ -48,8 +62,7 @@ def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingR
         and all(name != TRACE_HEADER for name, _ in headers)
     ):
         headers.append((TRACE_HEADER, traceparent.encode()))
-    if len(headers) > RECORD_HEADERS_MAX:
-        raise Problem(422, f"the record has more than {RECORD_HEADERS_MAX} headers")
+    check_headers(headers)
     return OutgoingRecord(
         _bytes("key", given.key, given.key_base64),
         _bytes("value", given.value, given.value_base64),
@@ -63,7 +76,7 @@ def _bytes(name: str, plain: Raw | UnsetType, encoded: str | UnsetType) -> bytes
     if not isinstance(encoded, UnsetType):
         if not isinstance(plain, UnsetType):
             raise Problem(422, f"the record has both {name} and {name}_base64")
-        return base64.b64decode(encoded)
+        return from_base64(encoded)
     if isinstance(plain, UnsetType):
         return None
     return text_of(plain)
@@ -87,7 +100,7 @@ def _headers(given: PublishRecord) -> list[tuple[str, bytes | None]]:
         if not isinstance(header.value_base64, UnsetType):
             if not isinstance(header.value, UnsetType):
                 raise Problem(422, f"the header {header.name!r} has both value and value_base64")
-            found.append((header.name, base64.b64decode(header.value_base64)))
+            found.append((header.name, from_base64(header.value_base64)))
         else:
             text = None if isinstance(header.value, UnsetType) else header.value
             found.append((header.name, None if text is None else text.encode()))

@@ -33,6 +33,7 @@ async def create(call: Call) -> Response:
         replication_factor=given.replication_factor or BROKER_DEFAULT,
         settings={**policy, **given.settings},
     )
+    call.principal.topics.invalidate()
     # Brokers hear of it one after the other.
     view = await call.cluster.topic(given.name, missing_s=VISIBLE_S)
     headers = {"location": f"/topics/{given.name}"}
@@ -45,6 +46,7 @@ async def delete(call: Call) -> Response:
     check_may_change(await call.topic_view())
     await Admin(call.cluster).delete_topic(call.topic)
     await _until_gone(call.cluster, call.topic)
+    call.principal.topics.invalidate()
     return Response(status_code=204, headers=NO_STORE)
 
 
@@ -60,7 +62,7 @@ async def _until_gone(cluster: Cluster, name: str) -> None:
 
 async def names(call: Call) -> Response:
     """The names of all topics."""
-    return call.answer([view.name for view in await call.cluster.topics()])
+    return call.answer([view.name for view in await call.principal.topics.get()])
 
 
 async def describe(call: Call) -> Response:

@@ -1,6 +1,5 @@
 """Version 2: produce binary and JSON records, and read metadata."""
 
-import base64
 from typing import Annotated
 
 import msgspec
@@ -14,7 +13,7 @@ from runnel.gateway.http.limits import BATCH_RECORDS_MAX
 from runnel.gateway.http.models import Base64, Partition
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.publishing import publish_all
-from runnel.gateway.http.records import OutgoingRecord
+from runnel.gateway.http.records import OutgoingRecord, from_base64
 from runnel.gateway.http.requests import NO_STORE, Call, unsupported
 from runnel.gateway.http.topic_names import check_may_change
 from runnel.model.configs import ResourceType
@@ -157,7 +156,7 @@ async def _records(call: Call) -> list[OutgoingRecord]:
 
 
 def _decoded(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+    return None if text is None else from_base64(text, code=INVALID_PAYLOAD)
 
 
 def _text(raw: Raw | UnsetType) -> bytes | None:

@@ -1,6 +1,5 @@
 """Version 3: clusters, topics, configs, partitions, records, and the lag of consumer groups."""
 
-import base64
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -23,7 +22,7 @@ from runnel.gateway.http.models import Partition, PublishOutcome, TopicName
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.publishing import publish_all
-from runnel.gateway.http.records import OutgoingRecord, check_batch
+from runnel.gateway.http.records import OutgoingRecord, check_batch, check_headers, from_base64
 from runnel.gateway.http.requests import NO_STORE, Call, decode
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic, check_topic_name
@@ -197,7 +196,9 @@ def _topic(call: Call, cluster_id: str, view: TopicView) -> Resource:
 async def topics(call: Call) -> Response:
     """All topics."""
     cluster_id = await _cluster_id(call)
-    return _listed(call, "Topic", (_topic(call, cluster_id, view) for view in await call.cluster.topics()))
+    return _listed(
+        call, "Topic", (_topic(call, cluster_id, view) for view in await call.principal.topics.get())
+    )
 
 
 async def topic(call: Call) -> Response:
@@ -218,7 +219,9 @@ async def create_topic(call: Call) -> Response:
         replication_factor=given.replication_factor or BROKER_DEFAULT,
         settings={each.name: each.value or "" for each in given.configs},
     )
-    return call.answer(_topic(call, cluster_id, await call.cluster.topic(given.topic_name)), 201)
+    view = await call.cluster.topic(given.topic_name)
+    call.principal.topics.invalidate()
+    return call.answer(_topic(call, cluster_id, view), 201)
 
 
 # Configs.
@@ -384,6 +387,7 @@ async def _write(call: Call, view: TopicView, given: Iterable[RecordV3]) -> list
 
 
 def _outgoing(record: RecordV3) -> OutgoingRecord:
+    check_headers(record.headers)
     headers = [(each.name, None if each.value is None else _base64(each.value)) for each in record.headers]
     stamp = record.timestamp
     if stamp is not None and stamp.tzinfo is None:
@@ -409,10 +413,7 @@ def _data(given: DataV3 | None) -> bytes | None:
 
 
 def _base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        raise Problem(422, "binary data is not base64", code=INVALID_PAYLOAD) from None
+    return from_base64(text, code=INVALID_PAYLOAD)
 
 
 def _report(cluster_id: str, view: TopicView, outcome: PublishOutcome) -> ReportV3:
@@ -502,7 +503,7 @@ async def _lags(call: Call) -> list[Resource]:
 
 async def _known_ends(call: Call, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The end offsets, without topics that were deleted since the group has read them."""
-    names = {view.name: len(view.partitions) for view in await call.cluster.topics()}
+    names = {view.name: len(view.partitions) for view in await call.principal.topics.get()}
     known = [each for each in partitions if each.partition < names.get(each.topic, 0)]
     try:
         return await end_offsets(call.cluster, known) if known else {}

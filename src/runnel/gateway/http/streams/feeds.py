@@ -37,6 +37,8 @@ from runnel.model.ids import TopicPartition
 READER_BYTES = 1024 * 1024
 READER_PARTITION_BYTES = 256 * 1024
 TURN = 200
+ENTRY_BYTES = 300
+"""An entry and its parts as objects, without their content."""
 
 
 class RecordsDeleted(ClientError):
@@ -66,6 +68,11 @@ class Entry:
     """The position after it, in all partitions."""
     _event: bytes = b""
     _frame: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes once it was encoded for all kinds of streams."""
+        return 3 * (len(self.data) + len(self.cursor)) + ENTRY_BYTES
 
     @property
     def event(self) -> bytes:
@@ -209,11 +216,11 @@ class Feed:
 
     def _append(self, entry: Entry) -> None:
         self._ring.append(entry)
-        self._size_bytes += len(entry.data)
+        self._size_bytes += entry.size_bytes
         while self._size_bytes > RING_BYTES_MAX or len(self._ring) > RING_MESSAGES_MAX:
             if len(self._ring) == 1:
                 break
-            self._size_bytes -= len(self._ring.popleft().data)
+            self._size_bytes -= self._ring.popleft().size_bytes
             self._first += 1
 
     def _wake(self) -> None:
