@@ -6,10 +6,11 @@ from runnel.client.cluster import Cluster
 from runnel.gateway.http.limits import RING_BYTES_MAX
 from runnel.gateway.http.records import View
 from runnel.gateway.http.streams.feeds import Entry, Feed, FeedKey
+from runnel.model.ids import TopicPartition
 
 
 def a_feed() -> Feed:
-    return Feed(Cluster("localhost:1"), FeedKey("t", None, 0, View(bytes(16))))
+    return Feed(Cluster("localhost:1"), FeedKey("t", None, 0, View(bytes(16))), [TopicPartition("t", 0)])
 
 
 def test_cursors_and_all_encodings_count_for_the_size_of_a_ring() -> None:
