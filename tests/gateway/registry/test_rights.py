@@ -34,9 +34,12 @@ def door(secured):
 
 
 @pytest.fixture(scope="module")
-def own_rights(secured):
-    """A gateway with credentials of its own."""
-    with serving(GatewayOptions(secured.bootstrap_servers, properties("admin"))) as visitor:
+def own_rights():
+    """A gateway with credentials of its own, and a broker on which anna has no rights."""
+    with (
+        secured_broker() as broker,
+        serving(GatewayOptions(broker.bootstrap_servers, properties("admin"))) as visitor,
+    ):
         yield visitor
 
 

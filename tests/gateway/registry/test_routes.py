@@ -237,5 +237,5 @@ def test_responses_are_json(value):
 def test_errors_of_the_client_do_not_name_brokers(error, status, code):
     response = client_error(error)
 
-    assert (response.status_code, json.loads(response.body)["error_code"]) == (status, code)
+    assert (response.status_code, json.loads(bytes(response.body))["error_code"]) == (status, code)
     assert b"broker-7" not in response.body

@@ -87,7 +87,7 @@ def test_lookups_do_not_wait_for_checks(plain_broker):
 
 
 def test_a_replay_gives_other_requests_their_turn(monkeypatch):
-    turn, replayed = 0, Counter()
+    turn, replayed = 0, Counter[int]()
     replay = RegistryState.replay
 
     def counted(state, key, value):
