@@ -13,7 +13,7 @@ ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "l
 NOTE = {"name": "note", "type": "string"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def url():
     with Broker() as broker, serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
         yield visitor.origin

@@ -108,7 +108,7 @@ def test_bars_are_labelled_with_what_there_is_room_for():
     drawing = ElementTree.fromstring(chart.draw(340))
     texts = [each.text for each in drawing.iter("text") if each.attrib["class"] == "value"]
     assert texts == ["1.5 KiB", "10 B"]
-    assert [each.text for each in drawing.iter("title")] == ["long text", "b: 10 B"]
+    assert [each.text for each in drawing.iter("title")] == ["a long story about orders", "b: 10 B"]
 
 
 @pytest.mark.parametrize("width", [1080, 340])

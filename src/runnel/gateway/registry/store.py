@@ -29,12 +29,13 @@ from runnel.gateway.registry.limits import (
     FRESH_S,
     REPLAY_RECORDS,
     TRANSACTION_TIMEOUT_MS,
+    VISIBLE_PAUSE_S,
     WORKERS,
     WRITE_S,
 )
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.registry.checks import Unchecked, Verdicts, not_comparable
+from runnel.registry.checks import Unchecked, Verdicts
 from runnel.registry.decision import Decision
 from runnel.registry.errors import RegistryError
 from runnel.registry.records import TOPIC, Record
@@ -58,6 +59,8 @@ class Workers:
         self.verdicts = Verdicts()
         self.writing = asyncio.Lock()
         """Writers of one gateway wait for each other instead of fencing each other."""
+        self.written_s = float("-inf")
+        """When this gateway last wrote: all its clients read that."""
         self.has_skipped = False
         """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
@@ -73,15 +76,13 @@ class Workers:
         return await asyncio.shield(future)
 
     async def check(self, unchecked: Unchecked) -> None:
-        """Carry out checks; those for which there is no time are answered as not comparable."""
+        """Carry out checks. What was compared when the time is up is remembered for the next request."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + CHECKS_S
         for check in unchecked.checks:
-            if loop.time() < deadline_s:
-                findings = await loop.run_in_executor(self._checking, check.run)
-            else:
-                findings = [not_comparable(f"comparing all versions takes more than {CHECKS_S:g} s")]
-            self.verdicts.add(check, findings)
+            if loop.time() >= deadline_s:
+                raise RegistryError(50002, f"comparing all versions takes over {CHECKS_S:g} s; try again")
+            self.verdicts.add(check, await loop.run_in_executor(self._checking, check.run))
 
     def close(self) -> None:
         """End the threads."""
@@ -103,6 +104,13 @@ class Store:
 
     async def read(self, query: Callable[[RegistryState, Verdicts], T]) -> T:
         """The result of a query; one that finds nothing is repeated with all records of the topic."""
+        try:
+            async with asyncio.timeout(WRITE_S + CHECKS_S):
+                return await self._read(query)
+        except TimeoutError:
+            raise RegistryError(50002, f"{TOPIC} could not be read in time; try again") from None
+
+    async def _read(self, query: Callable[[RegistryState, Verdicts], T]) -> T:
         is_fresh = await self._refresh(FRESH_S)
         try:
             return await self._decide_with_checks(query)
@@ -149,12 +157,18 @@ class Store:
             async with producer.transaction():
                 await self._refresh(0.0)
                 decision = await self._decide(decide)
-                await _send(producer, decision.records)
+                last_offset = await _send(producer, decision.records)
         finally:
             with suppress(ClientError):
                 await producer.close()
+        # Markers are written after the response to EndTxn: until then, no other gateway reads the records.
         if decision.records:
             await self._refresh(0.0)
+        while self._position <= last_offset:
+            await asyncio.sleep(VISIBLE_PAUSE_S)
+            await self._refresh(0.0)
+        if decision.records:
+            self._workers.written_s = asyncio.get_running_loop().time()
         return decision.response
 
     async def _decide_with_checks(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
@@ -173,7 +187,7 @@ class Store:
     async def _refresh(self, age_max_s: float) -> bool:
         """Replay all committed records unless that was done a moment ago; returns whether it was done."""
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._refreshed_s < age_max_s:
+        if now_s - self._refreshed_s < age_max_s and self._refreshed_s > self._workers.written_s:
             return False
         async with self._state_lock:
             end_offset = await self._end_offset()
@@ -217,10 +231,14 @@ class Store:
         self._position = end_offset
 
 
-async def _send(producer: TransactionalProducer, records: Sequence[Record]) -> None:
+async def _send(producer: TransactionalProducer, records: Sequence[Record]) -> int:
+    """Send records and return the offset of the last one; -1 without any."""
     sent = [await producer.send(TOPIC, one.value, key=one.key, partition=0) for one in records]
     await producer.flush()
     results = await asyncio.gather(*sent, return_exceptions=True)
+    last_offset = -1
     for result in results:
         if isinstance(result, BaseException):
             raise result
+        last_offset = max(last_offset, result.offset)
+    return last_offset
