@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from runnel.client.connection import Connection
+from runnel.client.errors import ClientError
 from runnel.server.ports import free_ports
 from runnel.server.supervisor import NodeFailed, Supervisor
 from tests.server.test_tls import CA, NODE, Files, served
@@ -122,6 +124,34 @@ def test_nodes_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     supervisor.wait()
     asyncio.run(_until_gone(node))
     supervisor.stdout.close()
+    assert (tmp_path / "1" / "clean-shutdown-manifest").exists()
+
+
+def test_a_node_whose_output_is_closed_stops_cleanly(tmp_path: Path) -> None:
+    """As after its supervisor was killed while it reports that it is ready."""
+    (node,) = nodes(tmp_path, 1)
+    options = [word for key, value in node.items() for word in ("--set", f"{key}={value}")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    serving = subprocess.Popen([sys.executable, "-m", "runnel.server.cli", "serve", *options], stdout=writing)
+    os.close(writing)
+    address = node["listeners"].removeprefix("PLAINTEXT://")
+
+    async def stop_when_ready() -> None:
+        async with asyncio.timeout(60):
+            while serving.poll() is None:
+                with suppress(ClientError):
+                    await answers(address)
+                    break
+                await asyncio.sleep(0.05)
+        serving.send_signal(signal.SIGTERM)
+
+    try:
+        asyncio.run(stop_when_ready())
+        serving.wait(60)
+    finally:
+        serving.kill()
+        serving.wait()
     assert (tmp_path / "1" / "clean-shutdown-manifest").exists()
 
 

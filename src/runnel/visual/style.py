@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "plain": "·"}
-"""A level is never told by its colour alone."""
+"""A level is never shown by its colour alone."""
 
 COLOURS = {
     "page": ("#f6f7f9", "#12161c"),

@@ -271,15 +271,25 @@ async def _serve(static: "Mapping[str, str]", http: "HttpOptions", log_level: st
         return
     await starting
     bound_garbage_collection()
-    print(f"{READY_PREFIX}{node.bootstrap_servers}", flush=True)
-    print(f"data directory: {node.data_dir}", flush=True)
-    print("press Ctrl-C to stop", flush=True)
+    _report(
+        f"{READY_PREFIX}{node.bootstrap_servers}",
+        f"data directory: {node.data_dir}",
+        "press Ctrl-C to stop",
+    )
     gateway = _start_console(node, listening, http, log_level)
     await stop.wait()
     if gateway is not None:
         await gateway.stop()
     await node.stop()
-    print("stopped", flush=True)
+    _report("stopped")
+
+
+def _report(*lines: str) -> None:
+    from contextlib import suppress
+
+    # A supervisor that was killed reads no more; the node still has to stop cleanly.
+    with suppress(BrokenPipeError):
+        print(*lines, sep="\n", flush=True)
 
 
 def open_console(http: "HttpOptions") -> "socket.socket | None":
