@@ -19,7 +19,8 @@ COMMAND = [sys.executable, "-m", "runnel.server.cli"]
 
 def environment(**more: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("RUNNEL_")}
-    return {**plain, "RUNNEL_ADMIN": "off", **more}
+    # Default ports may be taken by other tests, or for a moment by the last one.
+    return {**plain, "RUNNEL_ADMIN": "off", "RUNNEL_HTTP": "off", **more}
 
 
 @contextmanager
