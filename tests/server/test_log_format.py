@@ -97,7 +97,7 @@ def test_repetitions_are_limited_and_counted_in_text(log) -> None:
 def test_a_broker_logs_json_and_says_where_it_listens(tmp_path) -> None:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("RUNNEL_")}
     command = [sys.executable, "-m", "runnel.server.cli", "serve", "--log-format", "json", "--admin", "off"]
-    command += ["--listen", "127.0.0.1:0", "--set", "num.io.threads=4"]
+    command += ["--http", "off", "--listen", "127.0.0.1:0", "--set", "num.io.threads=4"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
