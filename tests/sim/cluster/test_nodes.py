@@ -1,5 +1,7 @@
 """Nodes of a simulated cluster: processes that end in every way, and what survives them."""
 
+import logging
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -96,6 +98,22 @@ def digest(seed: str) -> int:
 def test_equal_seeds_have_equal_traces() -> None:
     assert digest("a") == digest("a")
     assert digest("a") != digest("b")
+
+
+def test_logs_of_other_threads_are_not_part_of_the_trace() -> None:
+    expected, is_done = digest("a"), threading.Event()
+
+    def log() -> None:
+        while not is_done.wait(0.001):
+            logging.getLogger("runnel.broker").warning("a broker beside the simulation")
+
+    beside = threading.Thread(target=log)
+    beside.start()
+    try:
+        assert digest("a") == expected
+    finally:
+        is_done.set()
+        beside.join()
 
 
 def test_what_recovery_would_truncate_is_not_damaged_where_that_loses_records() -> None:

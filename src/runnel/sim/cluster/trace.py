@@ -1,6 +1,7 @@
 """The trace of a simulation: readable lines, and a digest by which two runs are compared."""
 
 import logging
+import threading
 from collections.abc import Callable
 from zlib import crc32
 
@@ -31,10 +32,15 @@ class Trace:
 
 
 class Reports(logging.Handler):
-    """Adds the warnings of the brokers to the trace; an exception that a broker logs ends the simulation."""
+    """Adds the warnings of the brokers to the trace; an exception that a broker logs ends the simulation.
+
+    A simulation runs in one thread. What another thread of the process logs, such as a broker that a test runs
+    beside it, is not part of it.
+    """
 
     def __init__(self, trace: Trace, scheduler: Scheduler, actor: Callable[[], str]) -> None:
         super().__init__(logging.WARNING)
+        self._thread = threading.get_ident()
         self._trace = trace
         self._scheduler = scheduler
         self._actor = actor
@@ -42,7 +48,7 @@ class Reports(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         actor = self._actor()
-        if not actor:
+        if not actor or record.thread != self._thread:
             return
         message = record.getMessage()
         self._trace.add(actor, f"{record.levelname.lower()}: {message}")
