@@ -19,6 +19,7 @@ from runnel.client.offsets import (
 )
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
+from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
 
@@ -181,5 +182,28 @@ def test_prefetching_is_bounded(address, name):
                 await reader.next_chunk()
                 await asyncio.sleep(0.2)
                 assert reader._ahead[partition] < 300
+
+    asyncio.run(play())
+
+
+def test_a_topic_that_was_created_again_is_another_one(address, name):
+    """Its offsets are those of the old one, too: nothing of it is read by the id of that."""
+
+    async def play() -> None:
+        async with Cluster(address, timeout_s=2.0) as cluster:
+            await fill(cluster, name, 5)
+            old = (await cluster.topic(name)).topic_id
+            async with Reader(cluster, topic_ids={name: old}) as reader:
+                await reader.assign({TopicPartition(name, 0): 0})
+                assert numbers(await take(reader.messages(), 5)) == list(range(5))
+                await Admin(cluster).delete_topic(name)
+                await fill(cluster, name, 7)
+                assert (await cluster.topic(name, max_age_s=0.0)).topic_id != old
+                with pytest.raises(BrokerError) as refused:
+                    await take(reader.messages(), 1)
+                assert refused.value.error is ErrorCode.UNKNOWN_TOPIC_ID
+            async with Reader(cluster) as by_name:
+                await by_name.assign({TopicPartition(name, 0): 5})
+                assert numbers(await take(by_name.messages(), 2)) == [5, 6]
 
     asyncio.run(play())

@@ -97,6 +97,10 @@ class Connection(asyncio.Protocol):
         """The version in which a request would be sent; UnsupportedVersion if there is none in common."""
         return self._state.version_of(request)
 
+    def use_topic_ids(self, api_key: int) -> None:
+        """Send requests of this API also in versions in which topics have ids instead of names."""
+        self._state.version_limits.pop(api_key, None)
+
     def feature(self, name: str) -> int:
         """The finalized level of a cluster feature; 0 if there is none."""
         return self._state.features.get(name, 0)

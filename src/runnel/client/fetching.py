@@ -11,6 +11,9 @@ from runnel.client.offsets import READ_UNCOMMITTED
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.model.ids import TopicPartition
 
+NO_ID = bytes(16)
+"""The id of topics in clusters without ids."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchSizes:
@@ -88,12 +91,16 @@ async def _fetch_from(
 
 
 def fetch_topics(
-    partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int], partition_bytes: int
+    partitions: Iterable[TopicPartition],
+    positions: Mapping[TopicPartition, int],
+    partition_bytes: int,
+    topic_ids: Mapping[str, bytes] | None = None,
 ) -> list[FetchTopic]:
     """The topics of a Fetch request."""
     topics: dict[str, FetchTopic] = {}
     for partition in partitions:
-        topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
+        name = partition.topic
+        topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=(topic_ids or {}).get(name, NO_ID)))
         topic.partitions.append(
             FetchPartition(
                 partition=partition.partition,

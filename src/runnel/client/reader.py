@@ -11,8 +11,8 @@ from types import TracebackType
 from runnel.client.backoff import Backoff
 from runnel.client.chunk import Chunk, Message
 from runnel.client.cluster import Cluster
-from runnel.client.errors import ClientError, check
-from runnel.client.fetching import chunk_of, fetch_topics
+from runnel.client.errors import BrokerError, ClientError, check
+from runnel.client.fetching import NO_ID, chunk_of, fetch_topics
 from runnel.client.offsets import (
     EARLIEST,
     LATEST,
@@ -27,6 +27,7 @@ from runnel.model.ids import TopicPartition
 CANCEL_INTERVAL_S = 0.1
 CHUNKS_AHEAD = 4
 """The number of prefetched chunks; together with `max_bytes` it limits the memory."""
+_OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -42,8 +43,12 @@ class Reader:
         max_bytes: int = 16 * 1024 * 1024,
         partition_max_bytes: int = 1024 * 1024,
         out_of_range: str | None = None,
+        topic_ids: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`out_of_range` is the offset reset policy: earliest, latest, or None for an error."""
+        """`out_of_range` is the offset reset policy: earliest, latest, or None for an error.
+
+        With the ids of its topics, it reads nothing of a topic that was created again: UNKNOWN_TOPIC_ID.
+        """
         if out_of_range is not None and out_of_range not in RESETS:
             raise ValueError(f"out_of_range must be earliest, latest or None, not {out_of_range!r}")
         self._cluster = cluster
@@ -52,6 +57,10 @@ class Reader:
         self._max_bytes = max_bytes
         self._partition_max_bytes = partition_max_bytes
         self._out_of_range = out_of_range
+        self._topic_ids = {name: each for name, each in (topic_ids or {}).items() if each != NO_ID}
+        self._names = {each: name for name, each in self._topic_ids.items()}
+        self._unknown_id: Backoff | None = None
+        """Since when the brokers do not know the id of a topic."""
         self._ahead: dict[TopicPartition, int] = {}
         self._chunks: asyncio.Queue[Chunk | ClientError | None] = asyncio.Queue(CHUNKS_AHEAD)
         self._fetching: asyncio.Task[None] | None = None
@@ -161,14 +170,17 @@ class Reader:
 
     async def _fetch_from(self, leader: int, partitions: list[TopicPartition]) -> None:
         connection = await self._cluster.connection(leader, lane=self)
+        if all(partition.topic in self._topic_ids for partition in partitions):
+            connection.use_topic_ids(FetchRequest.api_key)
         while True:
             request = self._request(partitions)
             timeout_s = self._cluster.timeout_s + self._max_wait_ms / 1000
             response = await connection.send(request, FetchResponse, timeout_s=timeout_s)
             check(response.error_code, f"fetching from broker {leader}")
             for topic in response.responses:
+                name = topic.topic or self._names[topic.topic_id]
                 for view in topic.partitions:
-                    await self._fetched(TopicPartition(topic.topic, view.partition_index), view)
+                    await self._fetched(TopicPartition(name, view.partition_index), view)
             # The broker fills the response in request order; rotating the list avoids starvation.
             partitions = partitions[1:] + partitions[:1]
 
@@ -178,7 +190,7 @@ class Reader:
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=self._isolation,
-            topics=fetch_topics(partitions, self._ahead, self._partition_max_bytes),
+            topics=fetch_topics(partitions, self._ahead, self._partition_max_bytes, self._topic_ids),
         )
 
     async def _fetched(self, partition: TopicPartition, view: PartitionData) -> None:
@@ -188,6 +200,7 @@ class Reader:
             self._ahead[partition] = found[partition].offset
             return
         chunk = chunk_of(partition, self._ahead[partition], view, self._isolation)
+        self._unknown_id = None
         if chunk.next_offset > chunk.from_offset:
             self._ahead[partition] = chunk.next_offset
             await self._chunks.put(chunk)
@@ -195,6 +208,9 @@ class Reader:
     async def _back_off(self, error: ClientError, backoff: Backoff) -> bool:
         for partition in self._ahead:
             self._cluster.invalidate_topic(partition.topic)
+        if isinstance(error, BrokerError) and error.error in _OTHER_TOPIC:
+            # Metadata have a leader, of the topic that was created again: that is no progress.
+            self._unknown_id = backoff = self._unknown_id or Backoff(self._cluster.timeout_s)
         try:
             await backoff.after(error)
         except ClientError as final:
