@@ -18,6 +18,7 @@ from runnel.client.loop_thread import fastest_loop
 from runnel.gateway.alerts.evaluator import Evaluator, EvaluatorOptions
 from runnel.gateway.alerts.evaluator import run as evaluate_alerts
 from runnel.gateway.app import Gateway
+from runnel.gateway.certificate import Certificate
 from runnel.gateway.http.limits import LINE_BYTES_MAX
 from runnel.gateway.options import FAILED, GatewayOptions
 from runnel.gateway.protocols import HttpProtocol, SocketProtocol
@@ -67,7 +68,7 @@ def run(
 def check_certificate(options: GatewayOptions) -> None:
     """Raise an error unless the files of a certificate and its key fit together, if there are any."""
     if options.tls_certificate is not None:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_certificate, options.tls_key)
+        Certificate(options.tls_certificate, options.tls_key)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -97,7 +98,6 @@ class WebServer(uvicorn.Server):
 
     def __init__(self, gateway: Gateway, listening: socket.socket) -> None:
         options = gateway.options
-        tls = None if options.tls_certificate is None else (options.tls_certificate, options.tls_key)
         super().__init__(
             uvicorn.Config(
                 gateway,
@@ -105,8 +105,8 @@ class WebServer(uvicorn.Server):
                 ws=SocketProtocol,
                 ws_max_size=LINE_BYTES_MAX,
                 ws_per_message_deflate=False,
-                ssl_certfile=None if tls is None else tls[0],
-                ssl_keyfile=None if tls is None else tls[1],
+                ssl_certfile=options.tls_certificate,
+                ssl_keyfile=options.tls_key,
                 loop="none",
                 lifespan="off",
                 log_config=None,
@@ -120,6 +120,7 @@ class WebServer(uvicorn.Server):
         self._gateway = gateway
         self._listening = listening
         self._loop = asyncio.get_running_loop()
+        self._watching: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
 
     async def run(self) -> None:  # type: ignore[override]  # ours has an event loop already
@@ -127,10 +128,17 @@ class WebServer(uvicorn.Server):
         try:
             await self.serve(sockets=[self._listening])
         finally:
+            if self._watching is not None:
+                self._watching.cancel()
             await self._gateway.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Announces the address once requests are accepted."""
+        options, context = self._gateway.options, self.config.ssl
+        if options.tls_certificate is not None and context is not None:
+            certificate = Certificate(options.tls_certificate, options.tls_key)
+            certificate.install(context)
+            self._watching = asyncio.create_task(certificate.watch())
         await super().startup(sockets)
         self._gateway.start()
         self.ready.set()
