@@ -54,6 +54,7 @@ def exposed(broker: Broker) -> dict[str, str]:
 def documented() -> dict[str, str]:
     """The types of the metrics in the table of the documentation, by name."""
     page = (Path(__file__).parents[2] / "docs" / "OBSERVABILITY.md").read_text()
+    page = page.partition("\n## Metrics\n")[2].partition("\n## ")[0]
     rows = [line.split(" | ") for line in page.splitlines() if re.match(r"\| `(kafka|runnel|process)_", line)]
     return {name: row[1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 

@@ -1,10 +1,11 @@
 """The gateway as an ASGI application: the routes of all its parts behind one guard."""
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from runnel.gateway.console.routes import console_routes
@@ -13,17 +14,23 @@ from runnel.gateway.http.api import Api
 from runnel.gateway.http.operations import Role
 from runnel.gateway.lag import LagSummary
 from runnel.gateway.lag_history import LagHistory
+from runnel.gateway.metrics import OTHER, ROUTE, HttpMetrics
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.routes import RegistryApp
 from runnel.gateway.sessions import Sessions
 from runnel.gateway.tracing import Traced, Tracing
+from runnel.observe.exposition import CONTENT_TYPE, render
+from runnel.observe.registry import Registry
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
 CONSOLE = "/console"
+PAGES = frozenset(("/", "/docs", "/livez", "/metrics", "/openapi.json"))
+REGISTRY = "registry"
+
+log = logging.getLogger("runnel.gateway")
 
 
 class Gateway:
@@ -41,6 +48,7 @@ class Gateway:
         routes = [
             Route("/", self._root),
             Route("/livez", _alive),
+            Route("/metrics", self._metrics),
             *self.api.routes(),
         ]
         self._serves_reads = self.api.role is not Role.INGRESS
@@ -51,7 +59,10 @@ class Gateway:
         app.state.gateway = self
         self._pages = app
         self.registry = RegistryApp(options, self.sessions)
-        self._app = Guard(Traced(self._dispatch, self.tracing), options.allowed_hosts)
+        guarded = Guard(Traced(self._dispatch, self.tracing), options.allowed_hosts)
+        self._app = HttpMetrics(guarded, lambda: self.api.bodies.held_bytes)
+        self.metrics = Registry(lambda bug: log.error("a collector of metrics failed", exc_info=bug))
+        self.metrics.add(self._app.collect)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         await self._app(scope, receive, send)
@@ -59,12 +70,17 @@ class Gateway:
     async def _dispatch(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         # The registry splits paths before it decodes them. It has no WebSockets.
         is_registry = scope["type"] == "http" and self._serves_reads and self.registry.serves(scope["path"])
+        scope[ROUTE] = REGISTRY if is_registry else _page(scope["path"])
         await (self.registry if is_registry else self._pages)(scope, receive, send)
 
-    async def _root(self, request: "Request") -> "Response":
+    async def _root(self, request: "Request") -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(f"{CONSOLE}/" if self._serves_reads else "/docs")
         return JSONResponse({})
+
+    async def _metrics(self, request: "Request") -> Response:
+        text = b"".join(render(self.metrics.families()))
+        return Response(text, headers={"content-type": CONTENT_TYPE, "cache-control": "no-store"})
 
     def start(self) -> None:
         """Begin what is done without requests."""
@@ -90,5 +106,12 @@ class Gateway:
         self.registry.close()
 
 
-async def _alive(request: "Request") -> "Response":
+def _page(path: str) -> str:
+    """The route of a page; operations of the API set theirs when they are found."""
+    if path == CONSOLE or path.startswith(f"{CONSOLE}/"):
+        return CONSOLE
+    return path if path in PAGES else OTHER
+
+
+async def _alive(request: "Request") -> Response:
     return JSONResponse({"status": "ok"})

@@ -122,7 +122,7 @@ def test_an_upload_in_chunks_with_a_result_for_each_line(http_broker, client, to
 
 
 def test_an_upload_skips_a_line_that_is_too_long(http_broker, client, topic, monkeypatch) -> None:
-    monkeypatch.setattr("runnel.gateway.http.requests.LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("runnel.gateway.http.bodies.LINE_BYTES_MAX", 1000)
     body = b'{"value": 1}\n{"value": "' + b"x" * 500_000 + b'"}\n{"value": 3}\n'
     answer = client.post(f"/topics/{topic}/publish", body, Content_Type=NDJSON)
     assert (answer.status, answer.json["published"], answer.json["errors"][0]["line"]) == (207, 2, 2)

@@ -1,18 +1,21 @@
 """Too much, too slow, or nothing behind the gateway: statuses that tell a client what to do."""
 
+import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect
 
 from runnel.client.cluster import Cluster, TopicView
 from runnel.gateway.http import limits
 from runnel.gateway.options import GatewayOptions
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import PROBLEM, Client
+from tests.observe.scraping import scrape, value
 from tools.broker_process import BrokerProcess
 
 
@@ -78,13 +81,87 @@ def test_trailers_are_no_headers(client: Client, topic) -> None:
 
 
 def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None:
-    monkeypatch.setattr("runnel.gateway.http.requests.BODY_READ_S", 0.2)
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_READ_S", 0.2)
     with socket.create_connection((client.host, client.port), timeout=30) as line:
         head = (
             f"POST /topics/{topic}/publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         )
         line.sendall(f"{head}Content-Length: 20\r\n\r\n{{".encode())
         assert line.recv(12) == b"HTTP/1.1 408"
+
+
+def test_slow_senders_do_not_take_all_memory(http_broker, topic, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.api.BODIES_BYTES_MAX", 300_000)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        client = Client.of(visitor)
+        head = CHUNKED.replace(b"TOPIC", topic.encode()).replace(
+            b"Transfer-Encoding: chunked", b"Content-Length: 200000"
+        )
+
+        def in_memory() -> float:
+            return value(scrape(f"{client.host}:{client.port}"), "runnel_http_body_memory_bytes")
+
+        def eventually(is_so: Callable[[float], bool]) -> None:
+            deadline = time.monotonic() + 20
+            while not is_so(in_memory()):
+                assert time.monotonic() < deadline, in_memory()
+                time.sleep(0.02)
+
+        record = {"value": "x" * 150_000}
+        with socket.create_connection((client.host, client.port), timeout=30) as line:
+            line.sendall(head + b'{"value": "' + b"x" * 180_000)
+            eventually(lambda held: held > 180_000)
+            refused = client.post(f"/topics/{topic}/publish", record)
+            assert refused.status == 503 and retry_after(refused) >= 1 and "300000" in refused.json["detail"]
+            with connect(f"ws://{client.host}:{client.port}/topics/{topic}/subscribe") as socket_line:
+                socket_line.send(json.dumps({"type": "publish", "record": record, "id": 7}))
+                answer = json.loads(socket_line.recv(timeout=20))
+            assert (answer["type"], answer["id"], answer["problem"]["status"]) == ("error", 7, 503)
+            assert client.post(f"/topics/{topic}/publish", {"value": "small"}).status == 200
+        eventually(lambda held: held == 0)
+        assert client.post(f"/topics/{topic}/publish", record).status == 200
+
+
+def test_a_body_that_trickles_is_a_408(client: Client, topic, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_S", 0.3)
+    head = CHUNKED.replace(b"TOPIC", topic.encode())
+    with socket.create_connection((client.host, client.port), timeout=30) as line:
+        line.sendall(head)
+        line.settimeout(0.05)
+        received = b""
+        deadline = time.monotonic() + 20
+        while not received and time.monotonic() < deadline:
+            line.sendall(b"1\r\n \r\n")
+            with suppress(TimeoutError):
+                received = line.recv(12)
+    assert received == b"HTTP/1.1 408"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "start", "good", "between"),
+    [
+        ("/topics/{topic}/publish", "application/json", b"[", b'{"value":1}', b","),
+        ("/topics/{topic}/publish", "application/cloudevents-batch+json", b"[", EVENT, b","),
+        ("/topics/{topic}", "application/vnd.kafka.binary.v2+json", b'{"records":[', b'{"value":""}', b","),
+        ("/topics/{topic}", "application/vnd.kafka.json.v2+json", b'{"records":[', b'{"value":1}', b","),
+        ("/v3/clusters/{cluster}/topics/{topic}/records", "application/json", b"", b"{}", b""),
+        (
+            "/v3/clusters/{cluster}/topics/{topic}/records:batch",
+            "application/json",
+            b'{"entries":[',
+            b'{"id":"1"}',
+            b",",
+        ),
+    ],
+)
+def test_records_are_counted_before_they_are_decoded(
+    client: Client, topic, path, kind, start, good, between
+) -> None:
+    """What is no JSON, behind the last record that is allowed, is not looked at."""
+    [cluster] = client.get("/v3/clusters").json["data"]
+    body = start + between.join([good] * (limits.BATCH_RECORDS_MAX + 1)) + b"?" * 1000
+    answer = client.post(path.format(topic=topic, cluster=cluster["cluster_id"]), body, Content_Type=kind)
+    assert answer.status == 413 and str(limits.BATCH_RECORDS_MAX) in answer.body.decode(), answer.body[:300]
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from runnel.gateway.http.requests import lines_of
+from runnel.gateway.http.bodies import Bodies, Body
+from runnel.gateway.http.problems import Problem
 
 LONGEST = 8
+PLENTY = 10**9
+
+
+def request_of(parts: list[bytes], *, is_complete: bool = True, pause_s: float = 0.0) -> Request:
+    """A request whose body arrives in parts; one that is not complete has no end."""
+    waiting = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+    if is_complete:
+        waiting.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Any:
+        if not waiting:
+            await asyncio.sleep(3600)
+        await asyncio.sleep(pause_s)
+        return waiting.pop(0)
+
+    return Request({"type": "http", "headers": []}, receive)
 
 
 def lines_from(parts: list[bytes]) -> list[bytes | None]:
-    waiting = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
-    waiting.append({"type": "http.request", "body": b"", "more_body": False})
-
-    async def receive() -> Any:
-        return waiting.pop(0)
-
     async def read() -> list[bytes | None]:
-        return [line async for line in lines_of(Request({"type": "http", "headers": []}, receive))]
+        with Body(request_of(parts), Bodies(PLENTY)) as body:
+            return [line async for line in body.lines()]
 
     return asyncio.run(read())
 
@@ -37,7 +49,7 @@ def lines_of_whole(body: bytes) -> list[bytes | None]:
 )
 def test_lines_do_not_depend_on_parts(parts: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runnel.gateway.http.requests.LINE_BYTES_MAX", LONGEST)
+        patch.setattr("runnel.gateway.http.bodies.LINE_BYTES_MAX", LONGEST)
         assert lines_from(parts) == lines_of_whole(b"".join(parts))
 
 
@@ -54,3 +66,75 @@ def test_a_line_in_parts_of_a_byte_is_read_once() -> None:
     line = b"x" * 5_000
     assert lines_from([Part(line[at : at + 1]) for at in range(len(line))]) == [line]
     assert searched == len(line)
+
+
+def test_bodies_have_a_budget_until_they_were_used() -> None:
+    async def play() -> None:
+        bodies = Bodies(10)
+        for _ in range(3):
+            with Body(request_of([b"1234", b"56"]), bodies) as held:
+                assert await held.whole(100) == b"123456" and bodies.held_bytes == 6
+                with Body(request_of([b"1", b"2345", b"6" * 50]), bodies) as refused:
+                    with pytest.raises(Problem) as problem:
+                        await refused.whole(100)
+                    # What was received of it is dropped at once.
+                    assert bodies.held_bytes == 6
+                assert problem.value.status == 503 and int(problem.value.headers["retry-after"]) >= 1
+            assert bodies.held_bytes == 0
+
+    asyncio.run(play())
+
+
+def test_lines_that_are_begun_have_a_budget_until_they_were_used() -> None:
+    async def play() -> None:
+        bodies = Bodies(10)
+        parts = [b"1234", b"5\n6\n7", b"8", b"9\n", b"1234567890"]
+        with Body(request_of(parts), bodies) as held:
+            seen = [(line, bodies.held_bytes) async for line in held.lines()]
+        # The last one is not terminated.
+        assert seen == [(b"12345", 9), (b"6", 9), (b"789", 4), (b"1234567890", 10)]
+        assert bodies.held_bytes == 0
+        with Body(request_of([b"1" * 8, b"1" * 8]), bodies) as refused:
+            with pytest.raises(Problem) as problem:
+                _ = [line async for line in refused.lines()]
+            assert problem.value.status == 503
+        assert bodies.held_bytes == 0
+
+    asyncio.run(play())
+
+
+def test_a_body_that_is_announced_is_refused_before_it_is_sent() -> None:
+    async def play() -> None:
+        request = request_of([])
+        request.scope["headers"] = [(b"content-length", b"20"), (b"expect", b"100-continue")]
+        with Body(request, Bodies(10)) as body, pytest.raises(Problem) as problem:
+            await body.whole(100)
+        assert problem.value.status == 503
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("is_upload", [False, True], ids=["body", "line"])
+def test_what_is_begun_has_a_deadline(is_upload: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never pauses for long."""
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_READ_S", 0.5)
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_S", 0.2)
+
+    async def play() -> None:
+        with Body(request_of([b"x"] * 1000, pause_s=0.01), Bodies(PLENTY)) as body:
+            with pytest.raises(Problem) as problem:
+                _ = [line async for line in body.lines()] if is_upload else await body.whole(5000)
+            assert problem.value.status == 408 and "0.2 s" in problem.value.detail
+            assert problem.value.headers["connection"] == "close"
+
+    asyncio.run(play())
+
+
+def test_an_upload_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_S", 0.1)
+
+    async def play() -> int:
+        with Body(request_of([b"x", b"y\n"] * 20, pause_s=0.01), Bodies(PLENTY)) as body:
+            return len([line async for line in body.lines()])
+
+    assert asyncio.run(play()) == 20

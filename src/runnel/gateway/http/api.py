@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from runnel.gateway.http.bodies import Bodies
 from runnel.gateway.http.docs_page import STYLE_PATH, docs_page, docs_style
 from runnel.gateway.http.groups import Acks
+from runnel.gateway.http.limits import BODIES_BYTES_MAX
 from runnel.gateway.http.openapi import openapi_response
 from runnel.gateway.http.operations import Operation, Role
 from runnel.gateway.http.principals import Principals
@@ -30,6 +32,7 @@ class Api:
         self._is_stopping = is_stopping
         self.principals = Principals(options)
         self.acks = Acks()
+        self.bodies = Bodies(BODIES_BYTES_MAX)
         self._watching: asyncio.Task[None] | None = None
 
     def routes(self) -> list[BaseRoute]:

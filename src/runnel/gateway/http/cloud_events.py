@@ -20,10 +20,11 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from runnel.client.chunk import Message
+from runnel.gateway.http.counting import Element, check_count
 from runnel.gateway.http.models import Format
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
-from runnel.gateway.http.records import OutgoingRecord, View, as_json, check_batch, text_or_none
+from runnel.gateway.http.records import OutgoingRecord, View, as_json, text_or_none
 
 if TYPE_CHECKING:
     from runnel.gateway.http.requests import Call
@@ -72,9 +73,8 @@ def to_records(media_type: str, headers: Mapping[str, str], body: bytes) -> list
     """The records of a request; 400 or 422 if it has no valid events."""
     # The batch first: its name begins like the other.
     if media_type == BATCH:
-        events = _decode(body, list[Raw])
-        check_batch(events)
-        return [_structured(bytes(event)) for event in events]
+        check_count(body, list[Element], _decode)
+        return [_structured(bytes(event)) for event in _decode(body, list[Raw])]
     if media_type == EVENT:
         return [_structured(body)]
     return [_binary(headers, body)]

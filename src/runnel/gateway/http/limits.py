@@ -9,8 +9,15 @@ DRAIN_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 4 * 1024 * 1024
 """A line of NDJSON, and a message of a WebSocket: a record of the largest default size, in base64, fits."""
 
+BODIES_BYTES_MAX = 128 * 1024 * 1024
+"""All bodies that are received or in use: eight of the largest. Decoded, they take several times as much."""
+
 BODY_READ_S = 30.0
 """How long a body may pause. A client that sends a byte a minute would hold a request for ever."""
+
+BODY_S = 60.0
+"""How long a whole body, or a line of NDJSON, may take: what has arrived of it is in memory. The largest body
+needs 280 KB/s."""
 
 HEAD_BYTES_MAX = 64 * 1024
 """The request line and all headers, or all trailers; the server's parser itself has no limit."""
@@ -84,6 +91,9 @@ STREAM_STUCK_S = 30.0
 
 FEEDS_MAX = 128
 """Topics that are followed at a time, per isolation, group and format: each has a reader and a ring."""
+
+FEED_METADATA_S = 2.5
+"""How often feeds are compared with the metadata of their topics, by one request for all of a principal."""
 
 FEED_IDLE_S = 5.0
 """How long a topic is followed after its last stream has ended: reconnecting clients find it running."""

@@ -13,6 +13,7 @@ from runnel.client.admin import Admin
 from runnel.client.cluster import TopicView
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http import cloud_events
+from runnel.gateway.http.counting import Element, check_count
 from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     BUFFER_REFUSED_SHARE,
@@ -34,8 +35,8 @@ from runnel.gateway.http.models import (
 from runnel.gateway.http.operations import JSON, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
-from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, check_batch, to_record
-from runnel.gateway.http.requests import Call, decode, lines_of, unsupported
+from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, to_record
+from runnel.gateway.http.requests import Call, decode, unsupported
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
@@ -56,10 +57,11 @@ async def publish(call: Call) -> Response:
         is_batch = kind == cloud_events.BATCH
     elif kind == JSON:
         trace = call.request.headers.get(TRACE_HEADER)
-        given = decode(await call.body(), PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
+        body = await call.body()
+        check_count(body, Element | list[Element], decode)
+        given = decode(body, PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
         is_batch = isinstance(given, list)
         all_given = given if isinstance(given, list) else [given]
-        check_batch(all_given)
         records = [to_record(each, trace) for each in all_given]
     else:
         raise unsupported(call.operation, kind)
@@ -121,7 +123,11 @@ async def send(principal: Principal, topic: str, record: OutgoingRecord, *, wait
 
 async def publish_one(principal: Principal, view: TopicView, record: OutgoingRecord) -> Published:
     """Write a record; Problem if it was not, or if that is unknown."""
-    sent = await send(principal, view.name, record)
+    return await published(view, await send(principal, view.name, record))
+
+
+async def published(view: TopicView, sent: Sent) -> Published:
+    """Where a record that was sent is; Problem if it was not written, or if that is unknown."""
     try:
         async with asyncio.timeout(OUTCOME_S):
             delivery = await sent
@@ -229,7 +235,7 @@ async def _upload(call: Call, view: TopicView) -> Response:
 
 
 async def _uploaded(call: Call, upload: Upload) -> AsyncGenerator[PublishOutcome]:
-    async for line in lines_of(call.request):
+    async for line in call.lines():
         await upload.add(line)
         async for outcome in upload.outcomes(in_flight_max=BULK_IN_FLIGHT_MAX):
             yield outcome

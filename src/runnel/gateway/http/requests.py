@@ -1,6 +1,5 @@
 """From an ASGI request to the handler of its operation, and back. Errors become problems here."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,17 +11,13 @@ from starlette.responses import Response
 
 from runnel.client.cluster import Cluster, TopicView
 from runnel.client.errors import BrokerError, ClientError
-from runnel.gateway.http.limits import (
-    BODY_BYTES_MAX,
-    BODY_READ_S,
-    DRAIN_BYTES_MAX,
-    LINE_BYTES_MAX,
-    MISSING_TOPIC_S,
-)
-from runnel.gateway.http.operations import JSON, NDJSON, Operation
+from runnel.gateway.http.bodies import Body
+from runnel.gateway.http.limits import BODY_BYTES_MAX, MISSING_TOPIC_S
+from runnel.gateway.http.operations import JSON, Operation
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem, problem_of
 from runnel.gateway.http.topic_names import check_topic_name
+from runnel.gateway.metrics import ROUTE
 from runnel.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,6 +38,7 @@ class Call:
     request: Request
     operation: Operation
     principal: Principal
+    given: Body
 
     @property
     def cluster(self) -> Cluster:
@@ -74,7 +70,11 @@ class Call:
 
     async def body(self, limit: int = BODY_BYTES_MAX) -> bytes:
         """The whole body."""
-        return await read_body(self.request, limit)
+        return await self.given.whole(limit)
+
+    def lines(self) -> AsyncIterator[bytes | None]:
+        """The lines of the body, as they arrive."""
+        return self.given.lines()
 
     async def json(self, kind: type[T]) -> T:
         """The body of an operation that accepts JSON only."""
@@ -152,77 +152,16 @@ def decode(body: bytes | bytearray | memoryview, kind: type[T]) -> T:
         raise Problem(400, "the body is nested too deeply") from None
 
 
-async def parts_of(request: Request) -> AsyncIterator[bytes]:
-    """The parts of a body as they arrive; 408 if none does for long."""
-    parts = request.stream()
-    while True:
-        try:
-            async with asyncio.timeout(BODY_READ_S):
-                part = await anext(parts)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise Problem(408, f"nothing was sent for {BODY_READ_S:g} s", headers=CLOSE) from None
-        if part:
-            yield part
-
-
-CLOSE = {"connection": "close"}
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body; 413 if it is larger than the limit."""
-    too_large = Problem(413, f"the body is larger than {limit} bytes; send {NDJSON}", headers=CLOSE)
-    length = request.headers.get("content-length", "")
-    is_announced = length.isdecimal() and int(length[:20]) > limit
-    if is_announced and (request.headers.get("expect") or int(length[:20]) > DRAIN_BYTES_MAX):
-        raise too_large
-    body = bytearray()
-    size_bytes = 0
-    async for part in parts_of(request):
-        size_bytes += len(part)
-        if size_bytes <= limit:
-            body += part
-        elif size_bytes > DRAIN_BYTES_MAX:
-            break
-    if size_bytes > limit:
-        raise too_large
-    return bytes(body)
-
-
-async def lines_of(request: Request) -> AsyncIterator[bytes | None]:
-    """The lines of a body, without empty ones; None for one that is too long, of which nothing is kept."""
-    begun = bytearray()
-    is_skipping = False
-    async for part in parts_of(request):
-        # Only what is new is searched: a line may arrive in very many parts.
-        *ends, rest = part.split(b"\n")
-        for end in ends:
-            if is_skipping or len(begun) + len(end) > LINE_BYTES_MAX:
-                yield None
-            elif line := (bytes(begun) + end).strip():
-                yield line
-            begun.clear()
-            is_skipping = False
-        if is_skipping or len(begun) + len(rest) > LINE_BYTES_MAX:
-            is_skipping = True
-            begun.clear()
-        else:
-            begun += rest
-    if is_skipping:
-        yield None
-    elif line := bytes(begun).strip():
-        yield line
-
-
 class Endpoint:
     """A path with all its operations."""
 
     def __init__(self, api: "Api", operations: Mapping[str, Operation]) -> None:
         self._api = api
         self._operations = operations
+        self._path = next(iter(operations.values())).path
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        scope[ROUTE] = self._path
         request = Request(scope, receive)
         try:
             await self._respond(request, scope, receive, send)
@@ -241,10 +180,14 @@ class Endpoint:
             raise Problem(405, f"this path has {allowed} only", headers={"allow": allowed})
         self._api.check_may_serve(operation)
         async with self._api.principals.use(request.headers.get("authorization")) as principal:
-            try:
-                response = await operation.handler(Call(self._api, request, operation, principal))
-            except ClientError as error:
-                # While the principal is known: its connections may be of no more use.
-                self._api.principals.failed(principal, error)
-                raise
-            await response(scope, receive, send)
+            with Body(request, self._api.bodies) as body:
+                await self._serve(Call(self._api, request, operation, principal, body), scope, receive, send)
+
+    async def _serve(self, call: Call, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        try:
+            response = await call.operation.handler(call)
+        except ClientError as error:
+            # While the principal is known: its connections may be of no more use.
+            self._api.principals.failed(call.principal, error)
+            raise
+        await response(scope, receive, send)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from runnel.client.admin import Admin
 from runnel.client.cluster import PartitionView, TopicView
 from runnel.client.offsets import end_offsets, start_offsets
+from runnel.gateway.http.counting import InRecords, check_count
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX
 from runnel.gateway.http.models import Base64, Partition
 from runnel.gateway.http.problems import Problem
@@ -144,6 +145,7 @@ async def _records(call: Call) -> list[OutgoingRecord]:
         raise unsupported(call.operation, kind)
     body = await call.body()
     try:
+        check_count(body, InRecords, lambda data, kind: msgspec.json.decode(data, type=kind))
         if kind == BINARY:
             binary = msgspec.json.decode(body, type=BinaryRecords).records
             return [OutgoingRecord(_decoded(r.key), _decoded(r.value), [], r.partition) for r in binary]

@@ -17,13 +17,14 @@ from runnel.client.errors import BrokerError, ClientError
 from runnel.client.groups import Groups, GroupView
 from runnel.client.offsets import end_offsets
 from runnel.gateway.http.confluent.v2 import INVALID_JSON, INVALID_PAYLOAD, path_partition
+from runnel.gateway.http.counting import InEntries, check_count
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX, POLL_MESSAGES_MAX
 from runnel.gateway.http.models import Partition, PublishOutcome, TopicName
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.publishing import publish_all
 from runnel.gateway.http.records import OutgoingRecord, check_batch, check_headers, from_base64
-from runnel.gateway.http.requests import NO_STORE, Call, decode
+from runnel.gateway.http.requests import NO_STORE, Call, decode, unsupported
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic, check_topic_name
 from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
@@ -360,7 +361,11 @@ async def records_batch(call: Call) -> Response:
     """Write the records of a batch."""
     cluster_id, view = await _cluster_id(call), await call.topic_view()
     check_may_change(view)
-    entries = (await call.json(EntriesV3)).entries
+    if call.media_type not in call.operation.body:
+        raise unsupported(call.operation, call.media_type)
+    body = await call.body()
+    check_count(body, InEntries, decode)
+    entries = decode(body, EntriesV3).entries
     outcomes = await _write(call, view, entries)
     reports = [
         msgspec.structs.replace(_report(cluster_id, view, outcome), id=entry.id)
