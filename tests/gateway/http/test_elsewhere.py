@@ -1,10 +1,18 @@
 """Topics that are created again, get partitions, or are read, by others than this gateway."""
 
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
+from websockets.sync.client import connect
 
 from runnel.client.admin import Admin
 from runnel.client.chunk import Message
+from runnel.client.offsets import end_offsets
 from runnel.gateway.http.polling import Subscription
+from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
 from tests.gateway.http.clients import Client
 
@@ -85,16 +93,94 @@ def test_streams_resume_with_partitions_that_were_added(
         with client.events(path, Last_Event_ID=before.last_id) as events:
             client.publish(topic, {"value": "b", "partition": 1})
             assert events.take(1)[0]["value"] == "b"
-        assert before.response.read() == b""
+        # Those that are open go on with them.
+        assert before.take(1)[0]["value"] == "b" and before.last_id == events.last_id
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.streams.feeds.FEED_METADATA_S", 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_open_streams_notice_partitions_that_are_added(
+    http_broker: Broker, client: Client, topic: str, group: str
+) -> None:
+    path = f"/topics/{topic}/subscribe"
+    client.publish(topic, {"value": "a", "partition": 0})
+    with (
+        client.events(f"{path}?offset=0") as events,
+        client.events(f"{path}?group={group}") as of_group,
+        client.events(f"{path}?offset=0&partition=0") as of_partition,
+        connect(f"ws://{client.host}:{client.port}{path}?offset=0") as line,
+    ):
+        assert [each.take(1)[0]["value"] for each in (events, of_group, of_partition)] == ["a", "a", "a"]
+        assert json.loads(line.recv(timeout=20))["value"] == "a"
+        add_partitions(http_broker, topic, 3)
+        # By others, so that the gateway hears nothing of it.
+        with http_broker.client() as kafka:
+            for value, partition in ((b"b", 2), (b"c", 2), (b"d", 0)):
+                kafka.send(topic, value, partition=partition)
+        for each in (events, of_group):
+            assert sorted(message["value"] for message in each.take(3)) == ["b", "c", "d"]
+        frames = [json.loads(line.recv(timeout=20)) for _ in range(3)]
+        assert sorted(frame["value"] for frame in frames) == ["b", "c", "d"]
+        assert of_partition.take(1)[0]["value"] == "d"
+    # The last cursor is of all partitions.
+    client.publish(topic, *({"value": f"e{number}", "partition": number} for number in range(3)))
+    with client.events(path, Last_Event_ID=events.last_id) as events:
+        assert sorted(message["value"] for message in events.take(3)) == ["e0", "e1", "e2"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("records", [5, 7, 2])
+def test_streams_of_a_topic_that_is_created_again_end(
+    http_broker: Broker, client: Client, topic: str, records: int
+) -> None:
+    """Whether its log reaches the offsets of the old one, or not."""
+    path = f"/topics/{topic}/subscribe"
+    client.publish(topic, *({"value": f"old {number}"} for number in range(5)))
+    with (
+        client.events(f"{path}?offset=0") as events,
+        connect(f"ws://{client.host}:{client.port}{path}?offset=0") as line,
+    ):
+        assert [message["value"] for message in events.take(5)] == [f"old {number}" for number in range(5)]
+        frames = [json.loads(line.recv(timeout=20)) for _ in range(5)]
+        create_again(http_broker, topic, records)
+        name, problem = events.next()
+        assert (name, problem["status"]) == ("error", 409) and "created again" in problem["detail"]
+        assert events.response.read() == b""
+        frame = json.loads(line.recv(timeout=20))
+        assert (frame["type"], frame["problem"]["status"]) == ("error", 409)
+    assert client.get(path, Accept="text/event-stream", Last_Event_ID=events.last_id).status == 409
+    assert client.get(f"{path}?cursor={frames[-1]['cursor']}").status == 409
+    with client.events(f"{path}?offset=earliest") as events:
+        seen = [message["value"] for message in events.take(records)]
+    assert seen == [f"new {number}" for number in range(records)]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_poll_of_a_topic_that_is_created_again_ends(
+    http_broker: Broker, client: Client, topic: str
+) -> None:
+    client.publish(topic, {"value": "old"})
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(client.get, f"/topics/{topic}/subscribe?offset=1&wait=20000")
+        time.sleep(0.5)
+        create_again(http_broker, topic, 1)
+        assert waiting.result(30).status == 409
 
 
 def test_a_stream_ends_when_its_next_record_is_not_in_the_log(
-    http_broker: Broker, client: Client, topic: str
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.publish(topic, *({"value": str(number)} for number in range(5)))
-    with client.events(f"/topics/{topic}/subscribe?offset=0") as events:
-        events.take(5)
-        create_again(http_broker, topic, 2)
+    """As after an unclean election."""
+
+    async def beyond(*arguments: Any, **named: Any) -> dict[TopicPartition, int]:
+        return {partition: end + 100 for partition, end in (await end_offsets(*arguments, **named)).items()}
+
+    monkeypatch.setattr("runnel.gateway.http.streams.feeds.end_offsets", beyond)
+    with client.events(f"/topics/{topic}/subscribe") as events:
         name, problem = events.next()
         assert name == "error" and problem["status"] == 503 and "OFFSET_OUT_OF_RANGE" in problem["detail"]
 

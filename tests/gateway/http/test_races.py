@@ -15,6 +15,7 @@ from runnel.gateway.http.groups import Acks
 from runnel.gateway.http.message_ids import MessageId
 from runnel.gateway.http.principals import Principal, Principals
 from runnel.gateway.http.records import View
+from runnel.gateway.http.requests import find_topic
 from runnel.gateway.http.streams import feeds
 from runnel.gateway.http.streams.feeds import Feed, FeedKey, Feeds
 from runnel.gateway.options import GatewayOptions
@@ -47,15 +48,39 @@ def test_acks_at_the_same_time_do_not_move_a_group_back(
 def test_a_bug_in_a_message_of_a_socket_is_answered(
     client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def publish_one(*arguments: Any) -> None:
+    async def published(*arguments: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("runnel.gateway.http.streams.socket.publish_one", publish_one)
+    monkeypatch.setattr("runnel.gateway.http.streams.socket.published", published)
     with connect(f"ws://{client.host}:{client.port}/topics/{topic}/subscribe") as line:
         line.send(json.dumps({"type": "publish", "record": {"value": "a"}, "id": 7}))
         answer = json.loads(line.recv(timeout=20))
     assert (answer["type"], answer["id"], answer["problem"]["status"]) == ("error", 7, 500)
     assert "a bug" not in answer["problem"]["detail"]
+
+
+def test_publishes_of_a_socket_are_written_in_their_order(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata of the topic take longer for the first one than for those after it."""
+    looked_up = 0
+
+    async def slow_at_first(*arguments: Any) -> Any:
+        nonlocal looked_up
+        looked_up += 1
+        if looked_up == 2:
+            # The first time is for the socket itself.
+            await asyncio.sleep(0.3)
+        return await find_topic(*arguments)
+
+    monkeypatch.setattr("runnel.gateway.http.streams.socket.find_topic", slow_at_first)
+    with connect(f"ws://{client.host}:{client.port}/topics/{topic}/subscribe?credit=0") as line:
+        for number in range(20):
+            line.send(json.dumps({"type": "publish", "record": {"value": str(number)}, "id": number}))
+        answers = [json.loads(line.recv(timeout=20)) for _ in range(20)]
+    assert {answer["id"]: answer["offset"] for answer in answers} == {number: number for number in range(20)}
+    stored = client.get(f"/topics/{topic}/subscribe").json["messages"]
+    assert [message["value"] for message in stored] == [str(number) for number in range(20)]
 
 
 class ClosedMeanwhile(Feed):

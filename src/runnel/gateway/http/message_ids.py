@@ -25,6 +25,7 @@ OFFSET_MAX = 2**63 - 2
 
 PARTITION_MAX = 2**31 - 1
 TOPIC_ID_BYTES = 16
+RECREATED = "the topic was deleted and created again since: start at another offset"
 _POSITION = re.compile(r"(\d{1,10})-(\d{1,19})")
 
 
@@ -92,7 +93,7 @@ def read_cursor(text: str, topic_id: bytes) -> dict[int, int]:
     if version != "v1" or not all(found):
         raise Problem(400, "the cursor is malformed")
     if topic != _topic_text(topic_id):
-        raise Problem(409, "the topic was deleted and created again since: start at another offset")
+        raise Problem(409, RECREATED)
     positions = {int(match[1]): int(match[2]) for match in found if match is not None}
     if any(offset > OFFSET_MAX or number > PARTITION_MAX for number, offset in positions.items()):
         raise Problem(400, "the cursor is malformed")

@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -23,7 +23,7 @@ from runnel.gateway.http.limits import (
     POLL_PARTITION_BYTES,
     POLL_ROUNDS_MAX,
 )
-from runnel.gateway.http.message_ids import Cursor, read_cursor, read_message_id
+from runnel.gateway.http.message_ids import RECREATED, Cursor, read_cursor, read_message_id
 from runnel.gateway.http.models import (
     Acknowledged,
     AckRequest,
@@ -77,6 +77,24 @@ class Subscription:
         """The feed that wakes a poll, which reads by itself: the same for all groups and formats."""
         return FeedKey(self.view.name, self.query.partition, self.isolation, View(self.view.topic_id))
 
+    async def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, too, from where a client begins that has read nothing of them."""
+        added = [each for each in sorted(partitions) if each not in self.positions]
+        if not added:
+            return
+        if self.query.group is not None and self.query.offset is None and self.query.cursor is None:
+            self.positions |= await groups.deliverable(self.cluster, self.query.group, added)
+        else:
+            self.positions |= await start_offsets(self.cluster, added)
+
+    async def grow(self) -> None:
+        """Read partitions that were added to the topic, too."""
+        view = await find_topic(self.cluster, self.view.name, max_age_s=0.0)
+        if view.topic_id != self.view.topic_id:
+            raise Problem(409, RECREATED)
+        self.view = view
+        await self.add(TopicPartition(view.name, number) for number in range(len(view.partitions)))
+
     def cursor(self) -> Cursor:
         """The positions as clients see them."""
         return Cursor(self.view.topic_id, {each.partition: at for each, at in self.positions.items()})
@@ -100,9 +118,8 @@ async def subscription(
     if query.cursor is not None:
         given = read_cursor(query.cursor, view.topic_id)
         found.positions = {each: given[each.partition] for each in partitions if each.partition in given}
-        # Partitions that were added since.
-        added = [each for each in partitions if each not in found.positions]
-        found.positions |= await start_offsets(cluster, added) if added else {}
+        # Those that were added since.
+        await found.add(partitions)
     elif query.group is not None and query.offset is None:
         found.positions = await groups.deliverable(cluster, query.group, partitions)
     else:

@@ -5,6 +5,10 @@
 A stream is a number in the ring. One that begins elsewhere, or falls out of the ring, reads by itself up to a
 message of the ring, and goes on from there. All streams of a feed see its messages in the same order, so that
 the cursor after a message is the same for all of them, too.
+
+Metadata say what became of the topic. One that was created again ends its feeds with an error: their cursors
+and the ids of their messages have no meaning in it. Partitions that were added end them, too; their streams
+go on in a feed of all partitions.
 """
 
 import asyncio
@@ -24,11 +28,12 @@ from runnel.client.offsets import end_offsets
 from runnel.client.reader import Reader
 from runnel.gateway.http.limits import (
     FEED_IDLE_S,
+    FEED_METADATA_S,
     FEEDS_MAX,
     RING_BYTES_MAX,
     RING_MESSAGES_MAX,
 )
-from runnel.gateway.http.message_ids import Cursor
+from runnel.gateway.http.message_ids import RECREATED, Cursor
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
 from runnel.model.errors import ErrorCode
@@ -110,7 +115,10 @@ class Feed:
         self._size_bytes = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self.is_stopped = False
-        self.error: ClientError | None = None
+        self.has_grown = False
+        """It was stopped because the topic has more partitions."""
+        self.error: ClientError | Problem | None = None
+        self._other_id: bytes | None = None
         self.followers = 0
         self.idle_since_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -172,6 +180,24 @@ class Feed:
         self.is_stopped = True
         self._wake()
 
+    def grow(self) -> None:
+        """Partitions were added: all that follow it continue in another feed."""
+        self.has_grown = True
+        self.stop()
+
+    def compare(self, topic_id: bytes, partition_count: int) -> None:
+        """Metadata have this topic by the same name."""
+        if topic_id == self.key.shown.topic_id:
+            self._other_id = None
+            if self.key.partition is None and partition_count > len(self.partitions):
+                self.grow()
+        elif topic_id == self._other_id:
+            # The second time: a broker that lags behind has the topic before this one for a moment.
+            self.error = self.error or Problem(409, RECREATED)
+            self.stop()
+        else:
+            self._other_id = topic_id
+
     async def close(self) -> None:
         """Stop reading."""
         self.stop()
@@ -189,6 +215,8 @@ class Feed:
             partition_max_bytes=READER_PARTITION_BYTES,
             # It ends: a stream that resumes reports what was deleted, and reads what was not.
             out_of_range=None,
+            # Offsets of a topic that was created again may well be in range.
+            topic_ids={self.key.topic: self.key.shown.topic_id},
         )
         try:
             async with reader:
@@ -208,7 +236,8 @@ class Feed:
                     self._wake()
         except ClientError as error:
             is_lost = isinstance(error, BrokerError) and error.error is ErrorCode.OFFSET_OUT_OF_RANGE
-            self.error = RecordsDeleted(f"resume at the last cursor: {error}") if is_lost else error
+            found = RecordsDeleted(f"resume at the last cursor: {error}") if is_lost else error
+            self.error = self.error or found
         finally:
             self.is_stopped = True
             self._ready.set()
@@ -237,6 +266,8 @@ class Feeds:
         self._cluster = cluster
         self._feeds: dict[FeedKey, Feed] = {}
         self._reaper: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self.streams = 0
         """Open streams."""
 
@@ -244,14 +275,17 @@ class Feeds:
     async def follow(self, key: FeedKey, partitions: Sequence[TopicPartition]) -> AsyncIterator[Feed]:
         """The feed for streams of a kind, which runs at least until the end of the block."""
         feed = before = self._feeds.get(key)
-        if before is not None and before.partitions != frozenset(partitions):
-            # Partitions were added: its streams end, and resume with all of them.
-            before.stop()
+        if self._is_stopped:
+            raise Problem(503, "this gateway stops")
+        if before is not None and not before.is_stopped and not before.partitions.issuperset(partitions):
+            before.grow()
         if feed is None or feed.is_stopped:
             if before is None and len(self._feeds) >= FEEDS_MAX:
                 raise Problem(503, "too many topics are followed at the same time")
             feed = self._feeds[key] = Feed(self._cluster, key, partitions)
         feed.followers += 1
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch())
         try:
             if before is not None and before is not feed:
                 await before.close()
@@ -264,18 +298,37 @@ class Feeds:
                 self._reaper = asyncio.create_task(self._reap())
 
     def stop(self) -> None:
-        """End all streams."""
+        """End all streams; no more begin."""
+        self._is_stopped = True
         for feed in self._feeds.values():
             feed.stop()
 
     async def close(self) -> None:
         """Stop all feeds."""
-        if self._reaper is not None:
-            self._reaper.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._reaper
+        for task in (self._reaper, self._watcher):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
         self._feeds.clear()
+
+    async def _watch(self) -> None:
+        """Compare feeds with metadata."""
+        while self._feeds:
+            await asyncio.sleep(FEED_METADATA_S)
+            names = {feed.key.topic for feed in self._feeds.values() if not feed.is_stopped}
+            try:
+                topics = (await self._cluster.refresh(sorted(names))).topics if names else []
+            except ClientError:
+                # Readers report what lasts.
+                continue
+            known = {topic.name: topic for topic in topics if not topic.error_code}
+            for feed in self._feeds.values():
+                topic = known.get(feed.key.topic)
+                if topic is not None and not feed.is_stopped:
+                    feed.compare(topic.topic_id, len(topic.partitions))
+        self._watcher = None
 
     async def _reap(self) -> None:
         """Close feeds that are not followed any more."""

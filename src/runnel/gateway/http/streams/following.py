@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
+from runnel.client.cluster import TopicView
 from runnel.client.fetching import Fetched, FetchSizes
-from runnel.gateway.http.limits import STREAM_IDLE_S, STREAM_WRITE_BYTES
+from runnel.gateway.http.limits import STREAM_IDLE_S, STREAM_PARTITIONS_MAX, STREAM_WRITE_BYTES
 from runnel.gateway.http.message_ids import Cursor
-from runnel.gateway.http.models import Gap
+from runnel.gateway.http.models import Gap, SubscribeQuery
 from runnel.gateway.http.polling import Subscription, fetch
-from runnel.gateway.http.streams.feeds import Entry, Feed, entry_of
+from runnel.gateway.http.problems import Problem
+from runnel.gateway.http.streams.feeds import Entry, Feed, Feeds, entry_of
 from runnel.model.ids import TopicPartition
 
 CATCH_UP_SIZES = FetchSizes(1024 * 1024, 512 * 1024)
@@ -20,8 +23,36 @@ Part = list[Entry | Gap]
 """What is delivered next; nothing is a sign of life."""
 
 
-async def follow(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
-    """Messages in parts; an empty part after a while without. Ends with its feed."""
+def check_partitions(view: TopicView, query: SubscribeQuery) -> None:
+    """422 if every event would be too large."""
+    if query.partition is None and len(view.partitions) > STREAM_PARTITIONS_MAX:
+        raise Problem(
+            422,
+            f"the topic has more than {STREAM_PARTITIONS_MAX} partitions: follow one of them, by partition=",
+        )
+
+
+async def follow(feeds: Feeds, found: Subscription) -> AsyncGenerator[Part]:
+    """Messages in parts: an empty one when it has begun, and after a while without messages.
+
+    Ends when all streams do, and with an error that ends the feed; continues if partitions are added.
+    """
+    while True:
+        async with feeds.follow(found.feed_key, list(found.positions)) as feed:
+            # The feed may know more of them than the metadata that the subscription began with.
+            await found.add(feed.partitions)
+            yield []
+            async with aclosing(_in_feed(found, feed)) as parts:
+                async for part in parts:
+                    yield part
+            feed.check()
+            if not feed.has_grown:
+                return
+        await found.grow()
+        check_partitions(found.view, found.query)
+
+
+async def _in_feed(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
     async for part in _wait_for(feed, found):
         yield part
     while not feed.is_stopped:

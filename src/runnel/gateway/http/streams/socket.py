@@ -32,6 +32,7 @@ from runnel.gateway.http.models import (
     CommittedOffset,
     Gap,
     MessageIdText,
+    Published,
     PublishRecord,
     SubscribeQuery,
 )
@@ -39,13 +40,14 @@ from runnel.gateway.http.operations import Operation
 from runnel.gateway.http.polling import acknowledged, subscription
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem, ProblemDetails, problem_of
-from runnel.gateway.http.publishing import publish_one
+from runnel.gateway.http.publishing import published, send
 from runnel.gateway.http.records import to_record
 from runnel.gateway.http.requests import find_topic, read_query
 from runnel.gateway.http.responses import ABORT
 from runnel.gateway.http.streams.following import Part, follow
 from runnel.gateway.http.streams.sse import check_room
 from runnel.gateway.http.topic_names import check_may_change, check_topic_name
+from runnel.gateway.metrics import ROUTE
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -135,6 +137,7 @@ class SocketEndpoint:
         self._changes: Changes = {PublishFrame: publishing, AckFrame: acking}
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        scope[ROUTE] = self._operation.path
         socket = WebSocket(scope, receive, send)
         try:
             async with self._api.principals.use(socket.headers.get("authorization")) as principal:
@@ -157,22 +160,23 @@ class SocketEndpoint:
         view = await find_topic(principal.cluster, name)
         check_room(self._api.principals, view, query)
         found = await subscription(principal.cluster, view, query, "latest")
-        async with principal.feeds.follow(found.feed_key, list(found.positions)) as feed:
+        async with aclosing(follow(principal.feeds, found)) as parts:
+            # What prevents that it begins is the response to the upgrade.
+            await anext(parts)
             await socket.accept()
             conversation = Conversation(self._api, socket, principal, view, self._changes, query.credit)
             principal.feeds.streams += 1
             reading = asyncio.create_task(conversation.read())
             try:
-                async with aclosing(follow(found, feed)) as parts:
-                    writing = asyncio.create_task(conversation.write(parts))
-                    await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-                    writing.cancel()
-                    await asyncio.gather(writing, return_exceptions=True)
+                writing = asyncio.create_task(conversation.write(parts))
+                await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
             finally:
                 principal.feeds.streams -= 1
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
-            await conversation.end(writing, feed.error)
+            await conversation.end(writing)
 
 
 class Conversation:
@@ -197,6 +201,8 @@ class Conversation:
         self._in_flight: dict[asyncio.Task[None], int] = {}
         """Requests that are not answered, and their sizes."""
         self._in_flight_bytes = 0
+        self._turn = asyncio.Lock()
+        """Held by the publish that is handed to the producer."""
 
     async def read(self) -> None:
         """Serve what the client sends, until it closes."""
@@ -237,13 +243,13 @@ class Conversation:
                 self._credit -= 1
                 await self._send_text(item.frame)
 
-    async def end(self, writing: "asyncio.Task[None]", error: ClientError | None) -> None:
+    async def end(self, writing: "asyncio.Task[None]") -> None:
         """Close, and say why."""
-        if not writing.cancelled() and isinstance(failure := writing.exception(), ClientError | Problem):
-            error = failure if isinstance(failure, ClientError) else error
+        failure = None if writing.cancelled() else writing.exception()
         with suppress(RuntimeError, WebSocketDisconnect):
-            if error is not None:
-                await self._send(ErrorFrame(problem_of(error).details))
+            if isinstance(failure, ClientError | Problem):
+                problem = failure if isinstance(failure, Problem) else problem_of(failure)
+                await self._send(ErrorFrame(problem.details))
                 await self._socket.close(FAILED)
             else:
                 await self._socket.close(GOING_AWAY)
@@ -257,7 +263,7 @@ class Conversation:
                 raise Problem(422, f"the message is not valid: {error}") from None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise Problem(400, f"the message is not JSON: {error}") from None
-            answer = await self._answer(frame)
+            answer = await self._answer(frame, len(data))
         except (Problem, ClientError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             answer = ErrorFrame(problem.details, getattr(frame, "id", None))
@@ -269,7 +275,7 @@ class Conversation:
             with suppress(RuntimeError, WebSocketDisconnect):
                 await self._send(answer)
 
-    async def _answer(self, frame: ClientFrame) -> Struct | None:
+    async def _answer(self, frame: ClientFrame, size_bytes: int) -> Struct | None:
         if isinstance(frame, CreditFrame):
             self._credit = min(self._credit + frame.messages, SOCKET_CREDIT_MAX)
             self._granted.set()
@@ -279,10 +285,19 @@ class Conversation:
             given = AckRequest(frame.message_id)
             done = await acknowledged(self._api.acks, self._principal.cluster, self._view.name, given)
             return AcknowledgedFrame(done.committed, frame.id)
-        view = await find_topic(self._principal.cluster, self._view.name)
-        check_may_change(view)
-        written = await publish_one(self._principal, view, to_record(frame.record))
+        with self._api.bodies.held(size_bytes):
+            written = await self._publish(frame.record)
         return PublishedFrame(written.message_id, written.partition, written.offset, frame.id)
+
+    async def _publish(self, given: PublishRecord) -> Published:
+        record = to_record(given)
+        # Metadata may have to be fetched for one and not for the next, which must not overtake it. Requests
+        # ask for the lock in their order, and get it in that order.
+        async with self._turn:
+            view = await find_topic(self._principal.cluster, self._view.name)
+            check_may_change(view)
+            sent = await send(self._principal, view.name, record)
+        return await published(view, sent)
 
     async def _send(self, frame: Struct) -> None:
         await self._send_text(msgspec.json.encode(frame).decode())

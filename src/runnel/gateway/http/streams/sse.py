@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from runnel.client.cluster import TopicView
 from runnel.client.errors import ClientError
-from runnel.gateway.http.limits import STREAM_PARTITIONS_MAX, STREAMS_MAX
+from runnel.gateway.http.limits import STREAMS_MAX
 from runnel.gateway.http.models import Gap, SubscribeQuery
 from runnel.gateway.http.polling import Subscription, subscription
 from runnel.gateway.http.principals import Principal, Principals
@@ -18,7 +18,7 @@ from runnel.gateway.http.problems import Problem, problem_of
 from runnel.gateway.http.requests import Call
 from runnel.gateway.http.responses import PartStream
 from runnel.gateway.http.streams.feeds import Entry
-from runnel.gateway.http.streams.following import follow
+from runnel.gateway.http.streams.following import check_partitions, follow
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -33,11 +33,7 @@ def check_room(principals: Principals, view: TopicView, query: SubscribeQuery) -
     """503 if there are too many streams, 422 if every event would be too large."""
     if principals.streams >= STREAMS_MAX:
         raise Problem(503, "too many streams are open")
-    if query.partition is None and len(view.partitions) > STREAM_PARTITIONS_MAX:
-        raise Problem(
-            422,
-            f"the topic has more than {STREAM_PARTITIONS_MAX} partitions: follow one of them, by partition=",
-        )
+    check_partitions(view, query)
 
 
 async def event_stream(call: Call, view: TopicView, query: SubscribeQuery) -> Response:
@@ -79,11 +75,9 @@ async def _events(principal: Principal, found: Subscription) -> AsyncGenerator[b
     yield RETRY
     principal.feeds.streams += 1
     try:
-        async with principal.feeds.follow(found.feed_key, list(found.positions)) as feed:
-            async with aclosing(follow(found, feed)) as parts:
-                async for part in parts:
-                    yield b"".join(map(_encoded, part)) or BEAT
-            feed.check()
+        async with aclosing(follow(principal.feeds, found)) as parts:
+            async for part in parts:
+                yield b"".join(map(_encoded, part)) or BEAT
     except ClientError as error:
         yield _failed(problem_of(error))
     except Problem as problem:
