@@ -1,4 +1,5 @@
-"""uvicorn's protocols with what it lacks: limits for heads and trailers, and a way to drop a connection.
+"""uvicorn's protocols with what it lacks: limits for heads, trailers and incomplete messages, and a way to
+drop a connection.
 
 An application can only end a response. That waits until the client has read what is not sent yet, for ever if
 it does not read: `runnel.abort` in the extensions of a scope closes the connection at once.
@@ -13,11 +14,25 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from runnel.gateway.http.limits import HEAD_BYTES_MAX, HEAD_READ_S, STREAM_STUCK_S
+from runnel.gateway.http.bodies import Share
+from runnel.gateway.http.limits import (
+    BODY_S,
+    HEAD_BYTES_MAX,
+    HEAD_READ_S,
+    MESSAGE_PART_BYTES,
+    STREAM_STUCK_S,
+)
 from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
+    from websockets.frames import Frame
     from websockets.http11 import Request
+
+    from runnel.gateway.app import Gateway
+
+VIOLATION, BUSY = 1008, 1013
+FRAME_BYTES = 100
+"""A frame of a message as objects, without its content: a message may have a frame for each byte."""
 
 TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -140,7 +155,76 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """A connection of a WebSocket."""
+    """A connection of a WebSocket.
+
+    A message that is not complete is a body like others: it has a deadline, and a share of their memory.
+    """
+
+    _fragment_bytes = 0
+    _share: Share | None = None
+    _message_timer: "asyncio.TimerHandle | None" = None
+
+    def data_received(self, data: bytes) -> None:
+        """Count what is received of a message, in complete frames and in one that is not."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        begun_bytes = len(self.conn.reader.buffer) + self._fragment_bytes
+        if not begun_bytes:
+            self._stop_timer()
+        elif self._message_timer is None:
+            self._message_timer = self.loop.call_later(BODY_S, self._late)
+        if self._share is None:
+            self._share = Share(cast("Gateway", self.config.app).api.bodies)
+        if not self._share.resize(begun_bytes if begun_bytes > MESSAGE_PART_BYTES else 0):
+            self._refuse(BUSY, "too many bodies are in flight")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._stop_timer()
+        if self._share is not None:
+            self._share.resize(0)
+        super().connection_lost(exc)
+
+    def handle_text(self, event: "Frame") -> None:
+        """The first frame of a message."""
+        self._fragment_bytes = len(event.data) + FRAME_BYTES
+        super().handle_text(event)
+
+    def handle_bytes(self, event: "Frame") -> None:
+        """The first frame of a message."""
+        self._fragment_bytes = len(event.data) + FRAME_BYTES
+        super().handle_bytes(event)
+
+    def handle_cont(self, event: "Frame") -> None:
+        """Another frame of a message."""
+        self._fragment_bytes += len(event.data) + FRAME_BYTES
+        super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        """A message is complete; the next one has a time of its own."""
+        self._fragment_bytes = 0
+        self._stop_timer()
+        super().send_receive_event_to_app()
+
+    def _late(self) -> None:
+        self._message_timer = None
+        if self.read_paused:
+            # Not its fault: what it has sent is not read.
+            self._message_timer = self.loop.call_later(BODY_S, self._late)
+        else:
+            self._refuse(VIOLATION, f"the message was not complete after {BODY_S:g} s")
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self.conn.fail(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._message_timer is not None:
+            self._message_timer.cancel()
+            self._message_timer = None
 
     def handle_connect(self, event: "Request") -> None:
         """A client asks for the upgrade."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from runnel.client.cluster import Cluster, TopicView
@@ -90,6 +91,14 @@ def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None
         assert line.recv(12) == b"HTTP/1.1 408"
 
 
+def eventually(client: Client, is_so: Callable[[float], bool]) -> None:
+    """Until this is so of the memory of bodies."""
+    deadline = time.monotonic() + 20
+    while not is_so(held := value(scrape(f"{client.host}:{client.port}"), "runnel_http_body_memory_bytes")):
+        assert time.monotonic() < deadline, held
+        time.sleep(0.02)
+
+
 def test_slow_senders_do_not_take_all_memory(http_broker, topic, monkeypatch) -> None:
     monkeypatch.setattr("runnel.gateway.http.api.BODIES_BYTES_MAX", 300_000)
     with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
@@ -98,19 +107,10 @@ def test_slow_senders_do_not_take_all_memory(http_broker, topic, monkeypatch) ->
             b"Transfer-Encoding: chunked", b"Content-Length: 200000"
         )
 
-        def in_memory() -> float:
-            return value(scrape(f"{client.host}:{client.port}"), "runnel_http_body_memory_bytes")
-
-        def eventually(is_so: Callable[[float], bool]) -> None:
-            deadline = time.monotonic() + 20
-            while not is_so(in_memory()):
-                assert time.monotonic() < deadline, in_memory()
-                time.sleep(0.02)
-
         record = {"value": "x" * 150_000}
         with socket.create_connection((client.host, client.port), timeout=30) as line:
             line.sendall(head + b'{"value": "' + b"x" * 180_000)
-            eventually(lambda held: held > 180_000)
+            eventually(client, lambda held: held > 180_000)
             refused = client.post(f"/topics/{topic}/publish", record)
             assert refused.status == 503 and retry_after(refused) >= 1 and "300000" in refused.json["detail"]
             with connect(f"ws://{client.host}:{client.port}/topics/{topic}/subscribe") as socket_line:
@@ -118,7 +118,7 @@ def test_slow_senders_do_not_take_all_memory(http_broker, topic, monkeypatch) ->
                 answer = json.loads(socket_line.recv(timeout=20))
             assert (answer["type"], answer["id"], answer["problem"]["status"]) == ("error", 7, 503)
             assert client.post(f"/topics/{topic}/publish", {"value": "small"}).status == 200
-        eventually(lambda held: held == 0)
+        eventually(client, lambda held: held == 0)
         assert client.post(f"/topics/{topic}/publish", record).status == 200
 
 
@@ -135,6 +135,52 @@ def test_a_body_that_trickles_is_a_408(client: Client, topic, monkeypatch) -> No
             with suppress(TimeoutError):
                 received = line.recv(12)
     assert received == b"HTTP/1.1 408"
+
+
+PARTS = [
+    b"\x81\xff" + (1_000_000).to_bytes(8, "big") + bytes(4),
+    b"\x01\xfe" + (200).to_bytes(2, "big") + bytes(4),
+]
+"""The first bytes of a frame of a megabyte, and a frame of 200 bytes of a message that goes on."""
+
+
+@pytest.mark.parametrize("part", PARTS, ids=["frame", "fragments"])
+def test_messages_of_sockets_that_are_begun_count_as_bodies(http_broker, topic, monkeypatch, part) -> None:
+    monkeypatch.setattr("runnel.gateway.http.api.BODIES_BYTES_MAX", 300_000)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        client = Client.of(visitor)
+        address = f"ws://{client.host}:{client.port}/topics/{topic}/subscribe"
+        with connect(address) as first, connect(address) as second:
+            # The next fragments.
+            rest = b"x" * 200_000 if part is PARTS[0] else (b"x" * 200 + b"\x00" + part[1:]) * 900
+            first.socket.sendall(part + rest)
+            eventually(client, lambda held: held > 180_000)
+            assert client.post(f"/topics/{topic}/publish", {"value": "x" * 150_000}).status == 503
+            with suppress(ConnectionError):
+                second.socket.sendall(part + rest)
+            with pytest.raises(ConnectionClosed):
+                second.recv(timeout=20)
+            # Small messages go on.
+            with connect(address) as third:
+                third.send(json.dumps({"type": "publish", "record": {"value": "a"}}))
+                assert json.loads(third.recv(timeout=20))["type"] in ("published", "message")
+            first.socket.close()
+        eventually(client, lambda held: held == 0)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=["frame", "fragments"])
+def test_a_message_of_a_socket_has_a_deadline(client: Client, topic, monkeypatch, part) -> None:
+    monkeypatch.setattr("runnel.gateway.protocols.BODY_S", 0.3)
+    with connect(f"ws://{client.host}:{client.port}/topics/{topic}/subscribe?credit=0") as line:
+        began = time.monotonic()
+        while time.monotonic() < began + 0.6:
+            # Complete ones have a time of their own.
+            line.send(json.dumps({"type": "publish", "record": {"value": "a"}}))
+            assert json.loads(line.recv(timeout=20))["type"] == "published"
+        line.socket.sendall(part + b"x" * 200)
+        with pytest.raises(ConnectionClosed):
+            line.recv(timeout=20)
+        assert line.close_code == 1008
 
 
 @pytest.mark.parametrize(

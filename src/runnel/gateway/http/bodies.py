@@ -43,20 +43,37 @@ class Bodies:
         return Problem(503, detail, headers=CLOSE)
 
 
+class Share:
+    """What one request, or one connection, takes of that memory."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self.size_bytes = 0
+
+    def resize(self, size_bytes: int) -> bool:
+        """Take this many bytes; False if there is no room for more than before."""
+        more = size_bytes - self.size_bytes
+        if more > 0 and not self._bodies.has_room(more):
+            return False
+        self._bodies.held_bytes += more
+        self.size_bytes = size_bytes
+        return True
+
+
 class Body:
     """The body of a request. What is kept of it counts until the end of the block."""
 
     def __init__(self, request: Request, bodies: Bodies) -> None:
         self._request = request
         self._bodies = bodies
-        self._held_bytes = 0
+        self._share = Share(bodies)
         self._deadline_s = inf
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._keep(0)
+        self._share.resize(0)
 
     async def whole(self, limit: int) -> bytes:
         """All of it; 413 if it is larger than the limit, 503 if there is no room for it."""
@@ -82,7 +99,7 @@ class Body:
                     continue
                 # Read and dropped, so that its sender reads why it was refused.
                 body.clear()
-                self._keep(0)
+                self._share.resize(0)
                 if size_bytes > DRAIN_BYTES_MAX:
                     break
         except Problem as late:
@@ -113,7 +130,7 @@ class Body:
                 begun.clear()
             else:
                 begun += rest
-            self._keep(len(begun))
+            self._share.resize(len(begun))
             self._time_line(is_new=bool(ends), is_begun=bool(rest))
         if is_skipping:
             yield None
@@ -150,11 +167,5 @@ class Body:
 
     def _refusal(self, size_bytes: int) -> Problem | None:
         """Keep this many bytes more, or say why not."""
-        if not self._bodies.has_room(size_bytes):
-            return self._bodies.refusal()
-        self._keep(self._held_bytes + size_bytes)
-        return None
-
-    def _keep(self, size_bytes: int) -> None:
-        self._bodies.held_bytes += size_bytes - self._held_bytes
-        self._held_bytes = size_bytes
+        has_room = self._share.resize(self._share.size_bytes + size_bytes)
+        return None if has_room else self._bodies.refusal()

@@ -107,6 +107,10 @@ SOCKET_CREDIT = 100
 SOCKET_CREDIT_MAX = 10_000
 """Messages that a WebSocket client is sent before it grants more: by default, and at most."""
 
+MESSAGE_PART_BYTES = 64 * 1024
+"""What may be received of a message of a WebSocket before it counts as a body: every connection has a buffer
+of about this size."""
+
 SOCKET_IN_FLIGHT_MAX = 100
 """Publishes and acks of a WebSocket that are not answered; the next is read when one is."""
 
