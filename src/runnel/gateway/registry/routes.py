@@ -121,7 +121,10 @@ async def _carry_out(operation: Operation, call: Call, store: Store) -> Response
 
     # Responses are encoded in the thread: lists may have a thousand schemas.
     def decide(state: RegistryState, verdicts: Verdicts) -> Decision[bytes | None]:
+        nonlocal call
         assert write is not None
+        if operation.resolve is not None:
+            call = operation.resolve(state, call)
         decision = write(state, verdicts, call)
         return Decision(_encoded(decision.response, is_text=operation.is_text), decision.records)
 
