@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from runnel.gateway.options import GatewayOptions
-    from runnel.gateway.sessions import Sessions
 
 ROOTS = frozenset(operation.path.split("/")[1] for operation in OPERATIONS) | {"v1"}
 DENIED = {
@@ -49,10 +48,10 @@ log = logging.getLogger("runnel.registry")
 class RegistryApp:
     """The registry as an ASGI application."""
 
-    def __init__(self, options: "GatewayOptions", sessions: "Sessions") -> None:
+    def __init__(self, options: "GatewayOptions", principals: Principals) -> None:
+        """`principals` are those of the gateway, which closes them."""
         self._options = options
-        self._principals = Principals(options)
-        sessions.closed_with.append(self._principals.close)
+        self._principals = principals
         self._bodies = Bodies()
         self._workers = Workers()
         self._stores: WeakKeyDictionary[Cluster, Store] = WeakKeyDictionary()
