@@ -103,8 +103,7 @@ class Sent(Generic[T]):
 
     response: T
     topic_id: bytes
-    first_offset: int
-    last_offset: int
+    offsets: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -210,13 +209,13 @@ class Store:
         records = decision.records
         sent = [await producer.send(TOPIC, one.value, key=one.key, partition=0) for one in records]
         await producer.flush()
-        offsets = []
+        offsets = set()
         for result in await asyncio.gather(*sent, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-            offsets.append(result.offset)
+            offsets.add(result.offset)
         topic = await self._cluster.topic(TOPIC)
-        return Sent(decision.response, topic.topic_id, min(offsets), max(offsets))
+        return Sent(decision.response, topic.topic_id, frozenset(offsets))
 
     async def _is_committed(self, sent: Sent[T]) -> bool:
         """Were records committed? Initializing has ended their transaction, so that they can be read.
@@ -226,8 +225,9 @@ class Store:
         await self._replay_past(sent)
         if self._topic_id != sent.topic_id:
             return False
-        [fetched] = await fetch_once(self._cluster, {PARTITION: sent.first_offset}, isolation=READ_COMMITTED)
-        return any(message.offset <= sent.last_offset for message in fetched.chunk.messages())
+        first = {PARTITION: min(sent.offsets)}
+        [fetched] = await fetch_once(self._cluster, first, isolation=READ_COMMITTED)
+        return any(message.offset in sent.offsets for message in fetched.chunk.messages())
 
     async def _replay_past(self, sent: Sent[T]) -> None:
         """Replay until the end of a transaction is reached, as long as its topic exists.
@@ -235,7 +235,7 @@ class Store:
         Markers are written after the response to EndTxn: until then, no other gateway reads the records.
         """
         await self._refresh(0.0)
-        while self._topic_id == sent.topic_id and self._position <= sent.last_offset:
+        while self._topic_id == sent.topic_id and self._position <= max(sent.offsets):
             await asyncio.sleep(VISIBLE_PAUSE_S)
             await self._refresh(0.0)
 
