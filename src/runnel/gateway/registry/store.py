@@ -40,6 +40,7 @@ from runnel.gateway.registry.limits import (
     WORKERS,
     WRITE_S,
 )
+from runnel.gateway.registry.metrics import RegistryMetrics
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.registry.checks import Unchecked, Verdicts
@@ -58,9 +59,10 @@ SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
 
 
 class Workers:
-    """Threads for deciding and for comparing, and the verdicts of all comparisons of a gateway."""
+    """What the stores of a gateway share: threads for deciding and comparing, verdicts, and metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: RegistryMetrics | None = None) -> None:
+        self.metrics = metrics or RegistryMetrics()
         self._deciding = ThreadPoolExecutor(WORKERS, thread_name_prefix="registry")
         self._checking = ThreadPoolExecutor(CHECK_WORKERS, thread_name_prefix="registry-checks")
         self.verdicts = Verdicts()
@@ -269,6 +271,8 @@ class Store:
             if end_offset > self._position:
                 await self._replay(end_offset)
             self._refreshed_s, self._refreshed_at_s = now_s, now_at_s
+            self._workers.metrics.subjects = len(self._state.subjects)
+            self._workers.metrics.schemas = sum(len(one.by_id) for one in self._state.contexts.values())
         return True
 
     async def _current_topic_id(self) -> bytes | None:
