@@ -116,6 +116,8 @@ def test_open_streams(client: Client) -> None:
 def test_the_exposition_is_that_of_prometheus_and_documented(client: Client) -> None:
     with client.events("/topics/orders/subscribe"):
         client.get("/topics")
+        # What is registered is known once the registry has read its topic.
+        assert client.get("/subjects").status == 200
         status, headers, body = get(f"{client.host}:{client.port}", "/metrics")
     assert status == 200 and headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(body.decode()))

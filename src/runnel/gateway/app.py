@@ -58,11 +58,13 @@ class Gateway:
         app = Starlette(routes=routes)
         app.state.gateway = self
         self._pages = app
-        self.registry = RegistryApp(options, self.sessions)
+        self.registry = RegistryApp(options, self.api.principals)
         guarded = Guard(Traced(self._dispatch, self.tracing), options.allowed_hosts)
         self._app = HttpMetrics(guarded, lambda: self.api.bodies.held_bytes)
         self.metrics = Registry(lambda bug: log.error("a collector of metrics failed", exc_info=bug))
         self.metrics.add(self._app.collect)
+        if self._serves_reads:
+            self.metrics.add(self.registry.metrics.collect)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         await self._app(scope, receive, send)
