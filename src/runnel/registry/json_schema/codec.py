@@ -30,7 +30,10 @@ class JsonCodec:
 
     def shown(self, data: bytes) -> Any:
         try:
-            return json.loads(data)
+            value = json.loads(data)
+            # Python reads numbers and levels that JSON does not have, or that cannot be printed again.
+            json.dumps(value, allow_nan=False)
+            return value
         except (ValueError, RecursionError) as error:
             raise InvalidData(f"it is not JSON: {error}") from None
 
