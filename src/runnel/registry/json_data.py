@@ -1,12 +1,14 @@
 """Messages as JSON."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from runnel.registry.format import InvalidData
 
 SHOWN_CHARACTERS_MAX = 60
+_NAME = re.compile(r"[^\W\d][\w.\[\]-]*")
 
 
 def parse(text: str) -> Any:
@@ -21,7 +23,7 @@ def parse(text: str) -> Any:
 
 def at(path: Iterable[str | int], problem: str) -> str:
     """A problem with the place where it is, such as `at lines[0].price: …`."""
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    place = "".join(f".{step}" if _NAME.fullmatch(str(step)) else f"[{json.dumps(step)}]" for step in path)
     return f"at {place.removeprefix('.')}: {problem}" if place else problem
 
 

@@ -26,7 +26,7 @@ from runnel.registry.avro.model import (
 from runnel.registry.format import InvalidData
 from runnel.registry.json_data import at, shown
 
-_BITS = {"int": 32, "long": 64}
+_LIMITS = {"int": 2**31, "long": 2**63}
 _FLOATS = {"float": "<f", "double": "<d"}
 _NAMED_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NAMES_SHOWN = 20
@@ -95,7 +95,7 @@ class _Encoder:
             case "boolean", bool():
                 return b"\x01" if value else b"\x00"
             case "int" | "long", int() if not isinstance(value, bool):
-                if value.bit_length() >= _BITS[kind]:
+                if not -_LIMITS[kind] <= value < _LIMITS[kind]:
                     raise _Unfit(f"{shown(value)} is out of the range of type {kind}")
                 return _long(value)
             case "float" | "double", int() | float() | str() if not isinstance(value, bool):
