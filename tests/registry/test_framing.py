@@ -7,8 +7,6 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.registry.codecs import parsed_codec
-from runnel.registry.format import InvalidSchema
 from runnel.registry.framing import NotFramed, framed, unframed
 
 
@@ -27,8 +25,3 @@ def test_framing_is_that_of_confluent(schema_id, data):
 def test_other_bytes_are_not_framed(data):
     with pytest.raises(NotFramed):
         unframed(data)
-
-
-def test_unknown_format():
-    with pytest.raises(InvalidSchema, match="the format THRIFT is not supported"):
-        parsed_codec("THRIFT", "", ())
