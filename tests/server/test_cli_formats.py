@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -129,8 +130,9 @@ def test_keys_and_values(runnel, runnel_session, name, order, tmp_path):
     ]
 
 
-def test_json_lines_are_copied_byte_for_byte(runnel, runnel_session, name, order, tmp_path):
-    """Records of several schemas and formats, tombstones and what is not framed."""
+@pytest.fixture
+def mixed(runnel, name, order, tmp_path):
+    """Lines of a topic with records of several schemas and formats, tombstones and what is not framed."""
     proto = tmp_path / "order.proto"
     proto.write_text('syntax = "proto3"; message First {} message Order { int64 id = 1; bytes raw = 2; }')
     avro = ["--value-format", "avro", "--value-schema"]
@@ -152,9 +154,11 @@ def test_json_lines_are_copied_byte_for_byte(runnel, runnel_session, name, order
     runnel.ok("produce", name, "null", *avro, str(nullable), "--value-subject", f"{name}-nullable")
     runnel.ok("produce", name, "plain text", "--key", "k")
     runnel.ok("produce", name, "--json", stdin='{"key": "k", "value": null}\n{"value_base64": "AAD/"}\n')
+    return runnel.ok("consume", name, "--json", "--value-format", "auto", "--key-format", "auto").lines
 
-    printed = runnel.ok("consume", name, "--json", "--value-format", "auto", "--key-format", "auto")
-    found = [json.loads(line) for line in printed.lines]
+
+def test_json_lines_have_the_ids_of_schemas(mixed):
+    found = [json.loads(line) for line in mixed]
     assert found[0]["value"] == {"id": 1, "note": {"bytes": "ÿ"}}
     assert found[0]["value_schema_id"] == found[1]["value_schema_id"] != found[2]["value_schema_id"]
     assert found[3]["value"] == {"id": "7", "raw": "/w=="}
@@ -164,14 +168,17 @@ def test_json_lines_are_copied_byte_for_byte(runnel, runnel_session, name, order
     assert (found[6]["value"], "value_schema_id" in found[6]) == (None, False)
     assert found[7]["value_base64"] == "AAD/"
 
+
+def test_json_lines_are_copied_with_their_schemas(runnel, runnel_session, name, mixed):
     runnel.ok("topic", "create", f"{name}-copy", "--partitions", "1")
     formats = ["--value-format", "auto", "--key-format", "auto"]
-    runnel.ok("produce", f"{name}-copy", "--json", *formats, stdin=printed.out)
+    runnel.ok("produce", f"{name}-copy", "--json", *formats, stdin="\n".join(mixed))
     assert stored(runnel_session, f"{name}-copy") == stored(runnel_session, name)
 
-    # With a format, lines use their schemas, too, unless options name another.
+
+def test_json_lines_use_their_schemas_unless_options_name_another(runnel, runnel_session, name, mixed):
     runnel.ok("topic", "create", f"{name}-avro", "--partitions", "1")
-    lines = "\n".join(printed.lines[:2])
+    lines = "\n".join(mixed[:2])
     runnel.ok("produce", f"{name}-avro", "--json", "--value-format", "avro", stdin=lines)
     assert stored(runnel_session, f"{name}-avro") == stored(runnel_session, name)[:2]
     refused = runnel("produce", f"{name}-avro", "--json", "--value-format", "protobuf", stdin=lines)
@@ -181,7 +188,7 @@ def test_json_lines_are_copied_byte_for_byte(runnel, runnel_session, name, order
     last = json.loads(runnel.ok("consume", f"{name}-avro", "--json", *other[:2]).lines[-1])
     assert (last["value"], last["value_schema_id"]) == (
         {"id": 2.0, "note": None},
-        found[2]["value_schema_id"],
+        json.loads(mixed[2])["value_schema_id"],
     )
 
 
@@ -361,8 +368,11 @@ def test_follow_and_schemas_that_are_fetched_once(runnel, runnel_session, name, 
     runnel.ok("produce", name, *['{"id": 1}'] * 50, "--value-format", "avro", "--value-schema", order)
     fetched: list[int] = []
     by_id = SchemaRegistry.by_id
-    monkeypatch.setattr(
-        SchemaRegistry, "by_id", lambda self, number: fetched.append(number) or by_id(self, number)
-    )
+
+    def counted(registry: SchemaRegistry, schema_id: int) -> dict[str, Any]:
+        fetched.append(schema_id)
+        return by_id(registry, schema_id)
+
+    monkeypatch.setattr(SchemaRegistry, "by_id", counted)
     assert len(runnel.ok("consume", name, "--value-format", "avro", "-f", "-n", "50").lines) == 50
     assert len(fetched) == 1

@@ -76,9 +76,16 @@ def test_any_data_is_decoded_or_refused(data):
         assert json.loads(ANY.encode(json.dumps(value))) == value
 
 
-@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#",
-                                   "https://json-schema.org/draft/2019-09/schema",
-                                   "https://json-schema.org/draft/2020-12/schema"])  # fmt: skip
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "http://json-schema.org/draft-04/schema#",
+        "http://json-schema.org/draft-06/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    ],
+)
 def test_drafts(draft):
     schema = {"$schema": draft, "properties": {"line": {"$ref": "line.json#/definitions/line"}}}
     codec = parsed_codec(JSON, json.dumps(schema), [LINE])

@@ -11,6 +11,7 @@ from runnel.server.cli.schema_options import CONSUMING, FormatOptions, with_sche
 
 if TYPE_CHECKING:
     from runnel.server.cli.formats import FieldDecoder
+    from runnel.server.cli.reading import LineWriter, ReadOptions
 
 
 class Isolation(StrEnum):
@@ -85,8 +86,7 @@ def consume(
     Example: runnel consume orders --value-format avro
     """
     from runnel.server.cli.options import parse_partitions
-    from runnel.server.cli.reading import LineWriter, ReadOptions, read
-    from runnel.server.cli.session import with_cluster
+    from runnel.server.cli.reading import LineWriter, ReadOptions
 
     if group is not None and partitions is not None:
         raise typer.BadParameter(
@@ -102,6 +102,13 @@ def consume(
         committed_only=isolation is Isolation.READ_COMMITTED,
     )
     writer = LineWriter(sys.stdout.buffer, as_json, keys, headers, times, offsets, *_decoders(formats))
+    _print_records(bootstrap, options, writer)
+
+
+def _print_records(bootstrap: str, options: "ReadOptions", writer: "LineWriter") -> None:
+    from runnel.server.cli.reading import read
+    from runnel.server.cli.session import with_cluster
+
     try:
         with_cluster(bootstrap, lambda cluster: read(cluster, options, writer))
     except KeyboardInterrupt:
