@@ -6,8 +6,9 @@ import json
 from runnel.registry import lookup
 from runnel.registry.content import Content
 from runnel.registry.deletion import delete_subject, delete_version
+from runnel.registry.format import ParsedSchema
 from runnel.registry.records import Record
-from runnel.registry.state import RegistryState
+from runnel.registry.state import RegistryState, Version
 from tests.registry.world import World, record_of
 
 # As Confluent's registry writes them (versions 5 to 7), comments of other tools between them.
@@ -165,6 +166,31 @@ def test_an_id_that_was_used_twice_does_not_spread():
     assert world.register("c", "int")["id"] == 1
     assert world.register("d", "long")["id"] == 1
     assert lookup.version(world.state, "d", "1").content.text == '"long"'
+
+
+def test_a_schema_whose_parser_fails_does_not_lose_the_ids_of_others(monkeypatch):
+    """That is how a lack of memory or of stack appears, which one request may have and the next one not."""
+    rows = [
+        (
+            f'{{"keytype":"SCHEMA","subject":"{text}","version":1,"magic":1}}',
+            f'{{"id":{number},"schema":"\\"{text}\\""}}',
+        )
+        for number, text in enumerate(("int", "long", "string"), 1)
+    ]
+    world = replayed(*rows)
+    parsed = RegistryState.parsed
+
+    def failing(state: RegistryState, version: Version) -> ParsedSchema:
+        if version.content.text == '"long"':
+            raise MemoryError
+        return parsed(state, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RegistryState, "parsed", failing)
+        assert world.register("a", "string")["id"] == 3
+
+    assert world.register("b", "int")["id"] == 1
+    assert world.register("c", "long")["id"] == 2
 
 
 def test_replay_of_the_log_gives_the_same_state():

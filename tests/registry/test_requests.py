@@ -555,6 +555,30 @@ def test_import_takes_ids_and_versions_as_they_are(world):
     assert mode(world.state)["mode"] == "IMPORT"
 
 
+def test_an_id_is_not_assigned_again_after_an_import_over_its_version(world):
+    for subject in ("s", ":.c:s"):
+        world.do(set_mode, subject, {"mode": "IMPORT"})
+        world.register(subject, {"schema": TEXT_A, "id": 100, "version": 1})
+        world.do(delete_version, subject, "1")
+        world.register(subject, {"schema": '"string"', "id": 3, "version": 1})
+
+    for restarted in (world, world.restarted(), world.restarted().restarted()):
+        assert restarted.register("t", "bytes")["id"] == 101
+        assert restarted.register(":.c:t", "bytes")["id"] == 101
+
+
+def test_an_id_is_not_assigned_again_after_its_schema_got_another_one(world):
+    """An import may give a schema two ids; registering it replaces a deleted version by the other id."""
+    world.do(set_mode, None, {"mode": "IMPORT"})
+    world.register("s", {"schema": TEXT_A, "id": 1, "version": 1})
+    world.register("t", {"schema": TEXT_A, "id": 100, "version": 1})
+    world.do(set_mode, None, {"mode": "READWRITE"})
+    world.do(delete_subject, "t")
+    assert world.register("t", A)["id"] == 1
+
+    assert world.restarted().register("u", "bytes")["id"] == 101
+
+
 def test_a_context_is_deleted_when_it_is_empty(world):
     world.register(":.c:s", A)
     world.do(set_config, ":.c:", {"compatibility": "NONE"})

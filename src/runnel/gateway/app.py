@@ -50,7 +50,7 @@ class Gateway:
         app = Starlette(routes=routes)
         app.state.gateway = self
         self._pages = app
-        self.registry = RegistryApp(options, self.sessions)
+        self.registry = RegistryApp(options, self.api.principals)
         self._app = Guard(Traced(self._dispatch, self.tracing), options.allowed_hosts)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:

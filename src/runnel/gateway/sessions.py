@@ -6,7 +6,7 @@ random token in a cookie. A session without requests is closed.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, ClientError
@@ -76,8 +76,6 @@ class Sessions:
         self._by_token: dict[str, Session] = {}
         self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
         self._reaper: asyncio.Task[None] | None = None
-        self.closed_with: list[Callable[[], Awaitable[None]]] = []
-        """Closes other connections of the gateway."""
 
     def of(self, token: str | None) -> Session | None:
         """The session of a request; None if its person has to log in."""
@@ -135,9 +133,7 @@ class Sessions:
         sessions = [*self._by_token.values(), *([self._open] if self._open is not None else [])]
         self._by_token.clear()
         self._open = None
-        await asyncio.gather(
-            *(session.close() for session in sessions), *(close() for close in self.closed_with)
-        )
+        await asyncio.gather(*(session.close() for session in sessions))
 
     async def _make_room(self) -> None:
         while len(self._by_token) >= SESSIONS_MAX:

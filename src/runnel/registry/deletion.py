@@ -7,10 +7,10 @@ from runnel.registry.content import LATEST
 from runnel.registry.decision import Decision
 from runnel.registry.lookup import parse_version
 from runnel.registry.names import DEFAULT_CONTEXT, check_subject, context_named, context_of
-from runnel.registry.records import CONFIG, DELETE_SUBJECT, MODE, NOOP, SCHEMA, Key, Record, record
+from runnel.registry.records import CONFIG, DELETE_SUBJECT, MODE, SCHEMA, Key, Record, record
 from runnel.registry.registration import check_writable, schema_record
 from runnel.registry.settings import mode_of
-from runnel.registry.state import HIGHEST_IDS, RegistryState, Version
+from runnel.registry.state import RegistryState, Version
 
 
 def delete_subject(state: RegistryState, subject: str, *, permanent: bool = False) -> Decision[list[int]]:
@@ -38,15 +38,13 @@ def delete_version(
     state: RegistryState, subject: str, text: str, *, permanent: bool = False
 ) -> Decision[int]:
     """Delete a version; its response has its number."""
-    number = parse_version(text)
+    number = number_to_delete(state, subject, text, permanent=permanent)
     subject = check_subject(subject)
     check_writable(mode_of(state.modes, subject), subject)
     versions = state.subjects.get(subject, {})
     if not versions or (not permanent and not state.live_versions(subject)):
         raise errors.subject_not_found(subject)
     version = versions.get(number)
-    if number == LATEST:
-        version = next(reversed(versions.values())) if permanent else state.latest(subject)
     if version is None:
         raise errors.version_not_found(number)
     if permanent and not version.is_deleted:
@@ -58,6 +56,20 @@ def delete_version(
         return Decision(version.version, _removal(state, subject, [version]))
     deleted = Version(subject, version.version, version.id, version.content, is_deleted=True)
     return Decision(version.version, [schema_record(deleted)])
+
+
+def number_to_delete(state: RegistryState, subject: str, text: str, *, permanent: bool = False) -> int:
+    """The number of the version that a request means: LATEST only if the subject has no such version.
+
+    A request that is decided again must still mean the same version, not the one before it.
+    """
+    number = parse_version(text)
+    subject = check_subject(subject)
+    if number != LATEST:
+        return number
+    versions = state.subjects.get(subject, {})
+    latest = next(reversed(versions.values()), None) if permanent else state.latest(subject)
+    return LATEST if latest is None else latest.version
 
 
 def delete_context(state: RegistryState, text: str) -> Decision[None]:
@@ -84,7 +96,8 @@ def _removal(state: RegistryState, subject: str, versions: Iterable[Version]) ->
     records = [one for version in removed for one in state.deleted(Key(SCHEMA, subject, version.version))]
     if len(removed) == len(state.subjects[subject]):
         records += _settings_removal(state, subject)
-    return [*records, _highest_ids(state)]
+    # Without it, the ids of removed schemas would be assigned again after a restart.
+    return [*records, state.highest_ids()]
 
 
 def _settings_removal(state: RegistryState, subject: str) -> list[Record]:
@@ -92,9 +105,3 @@ def _settings_removal(state: RegistryState, subject: str) -> list[Record]:
     if subject in state.modes:
         records += state.deleted(Key(MODE, subject))
     return records
-
-
-def _highest_ids(state: RegistryState) -> Record:
-    """Without it, the ids of removed schemas would be assigned again after a restart."""
-    ids = {name: one.highest_id for name, one in sorted(state.contexts.items()) if one.highest_id}
-    return record(Key(NOOP), {HIGHEST_IDS: ids})

@@ -80,10 +80,14 @@ def register(
         candidate.content,
     )
     records = [schema_record(version)]
-    if mode != IMPORT:
-        # A deleted version with the same schema is replaced by the new one.
-        for old in same:
+    # A deleted version with the same schema is replaced by the new one; when importing, one with its number.
+    replaced = same if mode != IMPORT else _deleted_with_number(state, version)
+    for old in replaced:
+        if old.version != version.version:
             records += state.deleted(Key(SCHEMA, subject, old.version))
+    if any(old.id != version.id for old in replaced):
+        # Compaction removes what may be the only records with their ids: these must not be assigned again.
+        records.append(state.highest_ids())
     return Decision(described(state, version, format_name, candidate.parsed), records)
 
 
@@ -267,6 +271,11 @@ def _next_version(state: RegistryState, subject: str, given: int, mode: str) -> 
     if known is not None and not known.is_deleted:
         raise errors.not_permitted(f"Subject '{subject}' already has another schema as version {given}")
     return given
+
+
+def _deleted_with_number(state: RegistryState, version: Version) -> list[Version]:
+    known = state.subjects.get(version.subject, {}).get(version.version)
+    return [] if known is None else [known]
 
 
 def _id(state: RegistryState, candidate: Candidate, given: int) -> int:

@@ -12,6 +12,7 @@ from runnel.registry.formats import STORED_FORMATS
 from runnel.registry.limits import ID_MAX, REFERENCES_MAX
 from runnel.registry.names import DEFAULT_CONTEXT, context_of, normalized, qualified
 from runnel.registry.records import (
+    NOOP,
     Key,
     Record,
     Value,
@@ -202,6 +203,11 @@ class RegistryState:
         others = sorted(self._other_keys.get(key, ()))
         return [record(key, None), *(Record(data, None) for data in others)]
 
+    def highest_ids(self) -> Record:
+        """The record with the highest ids, which outlasts the records of versions that had them."""
+        ids = {name: one.highest_id for name, one in sorted(self.contexts.items()) if one.highest_id}
+        return record(Key(NOOP), {HIGHEST_IDS: ids})
+
     # Lookup.
 
     def live_versions(self, subject: str) -> list[Version]:
@@ -222,15 +228,22 @@ class RegistryState:
         context = self.contexts.get(context_name)
         if context is None:
             return None
-        pending, context.unindexed = context.unindexed, {}
-        for version in pending.values():
-            known = context.ids.get(self.key_of(version))
-            if known not in context.by_id:
-                context.ids[self.key_of(version)] = version.id
+        self._index(context)
         found = context.ids.get(key)
         # The last version with the id may be deleted, or another registry may have used the id twice.
         versions = {} if found is None else context.by_id.get(found, {})
         return found if any(self.key_of(version) == key for version in versions.values()) else None
+
+    def _index(self, context: Context) -> None:
+        for place, version in list(context.unindexed.items()):
+            try:
+                key = self.key_of(version)
+            except Exception:  # noqa: BLE001 - left for the next call: most likely, memory was short
+                # One schema that a parser fails at must not keep all others from being registered.
+                continue
+            if context.ids.get(key) not in context.by_id:
+                context.ids[key] = version.id
+            del context.unindexed[place]
 
     def key_of(self, version: Version) -> bytes:
         """The key of a stored content; a text that does not parse is the same as itself only."""

@@ -1,10 +1,14 @@
 """The topic `_schemas`: what Confluent's registry wrote is read, extended, and stays readable for it."""
 
 import json
+import time
 
 from runnel.client.admin import Admin
+from runnel.client.offsets import end_offsets
 from runnel.gateway.options import GatewayOptions
-from runnel.gateway.registry.store import SETTINGS
+from runnel.gateway.registry import store
+from runnel.gateway.registry.limits import FRESH_S
+from runnel.gateway.registry.store import PARTITION, SETTINGS
 from runnel.model.configs import ResourceType
 from runnel.registry.state import RegistryState
 from runnel.testing import Broker
@@ -19,6 +23,11 @@ KEY_TYPES = {"SCHEMA", "CONFIG", "MODE", "NOOP", "DELETE_SUBJECT", "CLEAR_SUBJEC
 def records_of(broker: Broker) -> list[tuple[bytes, bytes | None]]:
     with broker.client() as client:
         return [(message.key or b"", message.value) for message in client.read("_schemas")]
+
+
+def schema_key(subject: str) -> bytes:
+    """The key of its first version."""
+    return b'{"keytype":"SCHEMA","subject":"%s","version":1,"magic":1}' % subject.encode()
 
 
 def test_a_topic_of_confluent_is_read_extended_and_stays_readable():
@@ -97,3 +106,51 @@ def test_a_topic_that_was_deleted_is_an_empty_registry():
 
         assert found["id"] == 1
         assert call(visitor, "GET", "/subjects")[1] == ["c"]
+
+
+def test_a_topic_with_as_many_records_as_the_one_before_is_another_registry():
+    with Broker() as broker, serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+        register(visitor, "a", '"int"')
+        register(visitor, "b", '"long"')
+        with broker.client() as client:
+            end = client.run(lambda cluster: end_offsets(cluster, [PARTITION]))[PARTITION]
+            client.delete_topic("_schemas")
+            client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
+            client.send("_schemas", b'{"id":7,"schema":"\\"bytes\\""}', key=schema_key("c"))
+            for _ in range(end - 1):
+                client.send("_schemas", None, key=b'{"keytype":"NOOP","magic":0}')
+            assert client.run(lambda cluster: end_offsets(cluster, [PARTITION])) == {PARTITION: end}
+        time.sleep(FRESH_S)
+
+        assert call(visitor, "GET", "/subjects")[1] == ["c"]
+        assert register(visitor, "d", '"string"')["id"] == 8
+
+
+def test_what_was_deleted_during_a_pause_is_gone_although_compaction_has_removed_the_tombstone(monkeypatch):
+    pause_s = 0.5
+    monkeypatch.setattr(store, "STATE_AGE_MAX_S", pause_s)
+    compacted = {
+        **SETTINGS,
+        "delete.retention.ms": "0",
+        "min.cleanable.dirty.ratio": "0",
+        "segment.ms": "1",
+    }
+    brisk = {"log.cleaner.backoff.ms": 50, "log.retention.check.interval.ms": 100}
+    with Broker(brisk) as broker, serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+        with broker.client() as client:
+            client.create_topic("_schemas", partitions=1, settings=compacted)
+            for number, name in enumerate(("deleted", "kept"), 1):
+                value = b'{"id":%d,"schema":"\\"int\\""}' % number
+                client.send("_schemas", value, key=schema_key(name))
+            assert call(visitor, "GET", "/subjects")[1] == ["deleted", "kept"]
+
+            client.send("_schemas", None, key=schema_key("deleted"))
+            deadline_s = time.monotonic() + 30
+            while schema_key("deleted") in (key for key, _ in records_of(broker)):
+                assert time.monotonic() < deadline_s, "the tombstone was not removed"
+                # A new segment, so that those before it are compacted.
+                client.send("_schemas", None, key=b'{"keytype":"NOOP","magic":0}')
+                time.sleep(0.1)
+        time.sleep(pause_s)
+
+        assert call(visitor, "GET", "/subjects")[1] == ["kept"]

@@ -1,14 +1,14 @@
 """The operations of the registry: method, path, and what they do with the state."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runnel.registry import errors, lookup
 from runnel.registry.checks import Verdicts
 from runnel.registry.configuration import config, delete_config, delete_mode, mode, set_config, set_mode
 from runnel.registry.decision import Decision
-from runnel.registry.deletion import delete_context, delete_subject, delete_version
+from runnel.registry.deletion import delete_context, delete_subject, delete_version, number_to_delete
 from runnel.registry.formats import FORMATS
 from runnel.registry.limits import ID_MAX
 from runnel.registry.names import ALL_CONTEXTS, context_named, qualified
@@ -77,6 +77,7 @@ class Call:
 
 Read = Callable[[RegistryState, Verdicts, Call], Any]
 Write = Callable[[RegistryState, Verdicts, Call], Decision[Any]]
+Resolve = Callable[[RegistryState, Call], Call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class Operation:
     path: str
     read: Read | None = None
     write: Write | None = None
+    resolve: Resolve | None = None
+    """Makes a request that may be decided several times independent of the state that it is decided on."""
     is_text: bool = False
     """The response is a schema as it is, not a value of JSON."""
 
@@ -224,6 +227,13 @@ def _referenced_by(state: RegistryState, verdicts: Verdicts, call: Call) -> list
     return lookup.referenced_by(state, call.subject, call.names["version"])
 
 
+def _with_number(state: RegistryState, call: Call) -> Call:
+    """The deletion of `latest` as the deletion of the version that this is now."""
+    permanent = call.flag("permanent")
+    number = number_to_delete(state, call.subject, call.names["version"], permanent=permanent)
+    return replace(call, names={**call.names, "version": str(number)})
+
+
 def _delete_version(state: RegistryState, verdicts: Verdicts, call: Call) -> Decision[int]:
     return delete_version(state, call.subject, call.names["version"], permanent=call.flag("permanent"))
 
@@ -291,7 +301,9 @@ OPERATIONS = (
     Operation("GET", "/subjects/{subject}/versions", _versions),
     Operation("POST", "/subjects/{subject}/versions", write=_register),
     Operation("GET", "/subjects/{subject}/versions/{version}", _version),
-    Operation("DELETE", "/subjects/{subject}/versions/{version}", write=_delete_version),
+    Operation(
+        "DELETE", "/subjects/{subject}/versions/{version}", write=_delete_version, resolve=_with_number
+    ),
     Operation("GET", "/subjects/{subject}/versions/{version}/schema", _text_of_version, is_text=True),
     Operation("GET", "/subjects/{subject}/versions/{version}/referencedby", _referenced_by),
     Operation("POST", "/compatibility/subjects/{subject}/versions", _check),

@@ -23,6 +23,12 @@ ATTEMPT_PAUSE_MAX_S = 0.5
 FRESH_S = 0.1
 """How old the state may be that a request reads; what it does not find is looked for in the topic."""
 
+STATE_AGE_MAX_S = 3600.0
+"""How long after a replay the next one may continue from its position; later, all records are read again.
+Compaction removes tombstones after delete.retention.ms: a replay that continues later than that misses them,
+and keeps what they delete. The default is a day. An hour leaves room for shorter settings, and reading all
+records of a large registry takes seconds."""
+
 CHECKS_S = 20.0
 """For all checks of compatibility of a request, each of which takes about a second at most."""
 

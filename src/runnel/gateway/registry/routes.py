@@ -6,6 +6,7 @@ decoded.
 
 import json
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from runnel.gateway.http.principals import Principals
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.registry.bodies import MEDIA_TYPE, Bodies, Refused
 from runnel.gateway.registry.handlers import OPERATIONS, Call, Operation
+from runnel.gateway.registry.metrics import UNKNOWN, RegistryMetrics, Route
 from runnel.gateway.registry.store import Store, Workers
 from runnel.model.errors import ErrorCode
 from runnel.registry.checks import Verdicts
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from runnel.gateway.options import GatewayOptions
-    from runnel.gateway.sessions import Sessions
 
 ROOTS = frozenset(operation.path.split("/")[1] for operation in OPERATIONS) | {"v1"}
 DENIED = {
@@ -40,6 +41,7 @@ DENIED = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+METADATA = Route("GET", "/v1/metadata")
 CODES = {401: 40101, 503: 50002}
 """Confluent's codes of what is refused before it reaches the registry; others are the status."""
 
@@ -49,12 +51,13 @@ log = logging.getLogger("runnel.registry")
 class RegistryApp:
     """The registry as an ASGI application."""
 
-    def __init__(self, options: "GatewayOptions", sessions: "Sessions") -> None:
+    def __init__(self, options: "GatewayOptions", principals: Principals) -> None:
+        """`principals` are those of the gateway, which closes them."""
         self._options = options
-        self._principals = Principals(options)
-        sessions.closed_with.append(self._principals.close)
+        self._principals = principals
         self._bodies = Bodies()
-        self._workers = Workers()
+        self.metrics = RegistryMetrics()
+        self._workers = Workers(self.metrics)
         self._stores: WeakKeyDictionary[Cluster, Store] = WeakKeyDictionary()
 
     def serves(self, path: str) -> bool:
@@ -73,22 +76,39 @@ class RegistryApp:
         self._workers.close()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        began_s = monotonic()
         request = Request(scope, receive)
+        response: Response | None = None
+        request.state.route = UNKNOWN
         try:
-            response = await self._respond(request)
+            response = await self._answer(request)
+            await response(scope, receive, send)
         except ClientDisconnect:
             return
+        finally:
+            code = response.code if isinstance(response, ErrorResponse) else None
+            status = None if response is None else response.status_code
+            self.metrics.served(request.state.route, status, code, monotonic() - began_s)
+
+    async def _answer(self, request: Request) -> Response:
+        """What is answered, an error too. Raises ClientDisconnect."""
+        try:
+            return await self._respond(request)
+        except ClientDisconnect:
+            raise
         except RegistryError as error:
-            response = _error(error.status, error.code, error.message)
+            return ErrorResponse(error.status, error.code, error.message)
         except Problem as problem:
-            response = _error(problem.status, CODES.get(problem.status, problem.status), problem.detail)
+            response = ErrorResponse(
+                problem.status, CODES.get(problem.status, problem.status), problem.detail
+            )
             response.headers.update(problem.headers)
+            return response
         except ClientError as error:
-            response = client_error(error)
+            return client_error(error)
         except Exception:
             log.exception("a request to the registry failed")
-            response = _error(500, 50001, "Error in the backend data store")
-        await response(scope, receive, send)
+            return ErrorResponse(500, 50001, "Error in the backend data store")
 
     async def _respond(self, request: Request) -> Response:
         raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
@@ -107,8 +127,10 @@ class RegistryApp:
         self, cluster: Cluster, request: Request, context: str, parts: list[str]
     ) -> Response:
         if parts[0] == "v1" and not context:
+            request.state.route = METADATA
             return await _metadata(request.method, parts, cluster)
         operation, names = matched(request.method, parts)
+        request.state.route = Route(operation.method, operation.path)
         if operation.write is not None and self._options.read_only:
             raise Refused(403, "this gateway is read-only")
         async with self._bodies.of(request) as body:
@@ -121,7 +143,10 @@ async def _carry_out(operation: Operation, call: Call, store: Store) -> Response
 
     # Responses are encoded in the thread: lists may have a thousand schemas.
     def decide(state: RegistryState, verdicts: Verdicts) -> Decision[bytes | None]:
+        nonlocal call
         assert write is not None
+        if operation.resolve is not None:
+            call = operation.resolve(state, call)
         decision = write(state, verdicts, call)
         return Decision(_encoded(decision.response, is_text=operation.is_text), decision.records)
 
@@ -203,23 +228,27 @@ def encoded(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(encoded(value), status, media_type=MEDIA_TYPE)
+class ErrorResponse(Response):
+    """An error; `code` is Confluent's."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(encoded({"error_code": code, "message": message}), status, media_type=MEDIA_TYPE)
 
 
-def _error(status: int, code: int, message: str) -> Response:
-    return _json({"error_code": code, "message": message}, status)
+def _json(value: Any) -> Response:
+    return Response(encoded(value), media_type=MEDIA_TYPE)
 
 
 def client_error(error: ClientError) -> Response:
     """What an error of the client means here. Its text may name brokers, which is for the log only."""
     if isinstance(error, AuthenticationFailed):
-        return _error(401, 40101, "the broker did not accept the credentials")
+        return ErrorResponse(401, 40101, "the broker did not accept the credentials")
     if isinstance(error, BrokerError) and error.error in DENIED:
-        return _error(403, 40301, f"the principal lacks the rights: {error.error.name}")
+        return ErrorResponse(403, 40301, f"the principal lacks the rights: {error.error.name}")
     log.warning("a request to the registry failed: %s", error)
     if error.retriable:
-        response = _error(503, 50002, "the cluster does not answer; try again")
+        response = ErrorResponse(503, 50002, "the cluster does not answer; try again")
         response.headers["retry-after"] = "1"
         return response
-    return _error(500, 50001, "Error in the backend data store")
+    return ErrorResponse(500, 50001, "Error in the backend data store")

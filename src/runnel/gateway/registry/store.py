@@ -5,22 +5,28 @@ All gateways use one transactional id, which is their lock: initializing it fenc
     initialize → replay to the end → decide → produce, commit → replay → respond
 
 A commit proves that no other gateway has written since the decision. A fenced one begins again.
+
+A commit may also fail after the coordinator has carried it out: the response is lost, and the next gateway
+fences this one before it asks again. So an attempt that follows a commit looks for its records first.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from runnel.client.cluster import Cluster
+from runnel.client.cluster import MISSING_TOPIC_TIMEOUT_S, Cluster
 from runnel.client.errors import BrokerError, ClientError
+from runnel.client.fetching import fetch_once
 from runnel.client.offsets import READ_COMMITTED, end_offsets
 from runnel.client.reader import Reader
 from runnel.client.transactional import TransactionalProducer, is_fenced
-from runnel.gateway.own_topics import create_if_missing, exists
+from runnel.gateway.own_topics import create_if_missing
 from runnel.gateway.registry.limits import (
     ATTEMPT_PAUSE_MAX_S,
     ATTEMPT_PAUSE_S,
@@ -28,17 +34,19 @@ from runnel.gateway.registry.limits import (
     CHECKS_S,
     FRESH_S,
     REPLAY_RECORDS,
+    STATE_AGE_MAX_S,
     TRANSACTION_TIMEOUT_MS,
     VISIBLE_PAUSE_S,
     WORKERS,
     WRITE_S,
 )
+from runnel.gateway.registry.metrics import RegistryMetrics
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.registry.checks import Unchecked, Verdicts
 from runnel.registry.decision import Decision
 from runnel.registry.errors import RegistryError
-from runnel.registry.records import TOPIC, Record
+from runnel.registry.records import TOPIC
 from runnel.registry.state import RegistryState
 
 T = TypeVar("T")
@@ -51,9 +59,10 @@ SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
 
 
 class Workers:
-    """Threads for deciding and for comparing, and the verdicts of all comparisons of a gateway."""
+    """What the stores of a gateway share: threads for deciding and comparing, verdicts, and metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: RegistryMetrics | None = None) -> None:
+        self.metrics = metrics or RegistryMetrics()
         self._deciding = ThreadPoolExecutor(WORKERS, thread_name_prefix="registry")
         self._checking = ThreadPoolExecutor(CHECK_WORKERS, thread_name_prefix="registry-checks")
         self.verdicts = Verdicts()
@@ -90,6 +99,24 @@ class Workers:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent(Generic[T]):
+    """Records that were sent, and the response to give once they are committed."""
+
+    response: T
+    topic_id: bytes
+    offsets: frozenset[int]
+
+
+@dataclass(slots=True)
+class Change(Generic[T]):
+    """A request that changes something, with all its attempts."""
+
+    decide: Callable[[RegistryState, Verdicts], Decision[T]]
+    sent: Sent[T] | None = None
+    """What the last attempt was about to commit; until its outcome is known, nothing else is decided."""
+
+
 class Store:
     """The registry as one principal reads and writes it."""
 
@@ -98,7 +125,11 @@ class Store:
         self._workers = workers
         self._state = RegistryState()
         self._position = 0
+        self._topic_id: bytes | None = None
+        """The topic that the state is of; None if it does not exist."""
         self._refreshed_s = float("-inf")
+        self._refreshed_at_s = 0.0
+        """When that was, by the wall clock, which does not stop while a machine sleeps."""
         self._state_lock = asyncio.Lock()
         """Held while the state changes, and while a request is decided against it."""
 
@@ -122,33 +153,39 @@ class Store:
 
     async def write(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
         """Carry out what a request leads to."""
+        change = Change(decide)
         try:
             async with asyncio.timeout(WRITE_S + CHECKS_S):
-                return await self._write(decide)
+                return await self._write(change)
         except TimeoutError:
-            raise RegistryError(50002, "the registry was changed by others for too long; try again") from None
+            if change.sent is not None:
+                reason = "the change may have been made; read before trying again"
+            else:
+                reason = "the registry was changed by others for too long; try again"
+            raise RegistryError(50002, reason) from None
 
-    async def _write(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
+    async def _write(self, change: Change[T]) -> T:
         await self._refresh(0.0)
         # Most requests register what is registered already: these, and refusals, need no transaction.
-        decision = await self._decide_with_checks(decide)
+        decision = await self._decide_with_checks(change.decide)
         if not decision.records:
             return decision.response
         pause_s = ATTEMPT_PAUSE_S
         while True:
             try:
                 async with self._workers.writing:
-                    return await self._attempt(decide)
+                    return await self._attempt(change)
             except Unchecked as unchecked:
                 # A version was added meanwhile. Others write while it is compared with.
                 await self._workers.check(unchecked)
             except ClientError as error:
-                if not is_fenced(error):
+                is_in_doubt = change.sent is not None and error.retriable
+                if not is_in_doubt and not is_fenced(error):
                     raise
             await asyncio.sleep(random.uniform(0, pause_s))
             pause_s = min(2 * pause_s, ATTEMPT_PAUSE_MAX_S)
 
-    async def _attempt(self, decide: Callable[[RegistryState, Verdicts], Decision[T]]) -> T:
+    async def _attempt(self, change: Change[T]) -> T:
         await create_if_missing(self._cluster, TOPIC, SETTINGS)
         producer = TransactionalProducer(
             self._cluster, TRANSACTIONAL_ID, timeout_ms=TRANSACTION_TIMEOUT_MS, delivery_timeout_s=WRITE_S
@@ -156,20 +193,53 @@ class Store:
         try:
             async with producer.transaction():
                 await self._refresh(0.0)
-                decision = await self._decide(decide)
-                last_offset = await _send(producer, decision.records)
+                sent = change.sent
+                if sent is None or not await self._is_committed(sent):
+                    change.sent = None
+                    decision = await self._decide(change.decide)
+                    if not decision.records:
+                        return decision.response
+                    sent = change.sent = await self._send(producer, decision)
         finally:
             with suppress(ClientError):
                 await producer.close()
-        # Markers are written after the response to EndTxn: until then, no other gateway reads the records.
-        if decision.records:
-            await self._refresh(0.0)
-        while self._position <= last_offset:
+        await self._replay_past(sent)
+        self._workers.written_s = asyncio.get_running_loop().time()
+        return sent.response
+
+    async def _send(self, producer: TransactionalProducer, decision: Decision[T]) -> Sent[T]:
+        records = decision.records
+        sent = [await producer.send(TOPIC, one.value, key=one.key, partition=0) for one in records]
+        await producer.flush()
+        offsets = set()
+        for result in await asyncio.gather(*sent, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            offsets.add(result.offset)
+        topic = await self._cluster.topic(TOPIC)
+        return Sent(decision.response, topic.topic_id, frozenset(offsets))
+
+    async def _is_committed(self, sent: Sent[T]) -> bool:
+        """Were records committed? Initializing has ended their transaction, so that they can be read.
+
+        They are not compacted yet: that needs newer records and a new segment, which take longer.
+        """
+        await self._replay_past(sent)
+        if self._topic_id != sent.topic_id:
+            return False
+        first = {PARTITION: min(sent.offsets)}
+        [fetched] = await fetch_once(self._cluster, first, isolation=READ_COMMITTED)
+        return any(message.offset in sent.offsets for message in fetched.chunk.messages())
+
+    async def _replay_past(self, sent: Sent[T]) -> None:
+        """Replay until the end of a transaction is reached, as long as its topic exists.
+
+        Markers are written after the response to EndTxn: until then, no other gateway reads the records.
+        """
+        await self._refresh(0.0)
+        while self._topic_id == sent.topic_id and self._position <= max(sent.offsets):
             await asyncio.sleep(VISIBLE_PAUSE_S)
             await self._refresh(0.0)
-        if decision.records:
-            self._workers.written_s = asyncio.get_running_loop().time()
-        return decision.response
 
     async def _decide_with_checks(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
         while True:
@@ -190,20 +260,34 @@ class Store:
         if now_s - self._refreshed_s < age_max_s and self._refreshed_s > self._workers.written_s:
             return False
         async with self._state_lock:
-            end_offset = await self._end_offset()
-            if end_offset < self._position:
-                # The topic was deleted and created again.
-                self._state, self._position = RegistryState(), 0
+            now_at_s = time.time()
+            topic_id = await self._current_topic_id()
+            end_offset = 0 if topic_id is None else await self._end_offset()
+            # A topic that was deleted and created again may have as many records as before.
+            is_other = topic_id != self._topic_id or end_offset < self._position
+            if is_other or abs(now_at_s - self._refreshed_at_s) > STATE_AGE_MAX_S:
+                self._state, self._position, self._refreshed_s = RegistryState(), 0, float("-inf")
+            self._topic_id = topic_id
             if end_offset > self._position:
                 await self._replay(end_offset)
-            self._refreshed_s = now_s
+            self._refreshed_s, self._refreshed_at_s = now_s, now_at_s
+            self._workers.metrics.subjects = len(self._state.subjects)
+            self._workers.metrics.schemas = sum(len(one.by_id) for one in self._state.contexts.values())
         return True
+
+    async def _current_topic_id(self) -> bytes | None:
+        """The id of the topic; None if it does not exist."""
+        # After a failover, a broker may not know a topic for a moment; looking for a new one does not wait.
+        missing_s = 0.0 if self._topic_id is None else MISSING_TOPIC_TIMEOUT_S
+        try:
+            return (await self._cluster.topic(TOPIC, missing_s=missing_s, max_age_s=0.0)).topic_id
+        except BrokerError as error:
+            if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return None
+            raise
 
     async def _end_offset(self) -> int:
         try:
-            # Looking for offsets of a topic that does not exist would be retried.
-            if not self._position and not await exists(self._cluster, TOPIC):
-                return 0
             ends = await end_offsets(self._cluster, [PARTITION], isolation=READ_COMMITTED)
         except BrokerError as error:
             if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -229,16 +313,3 @@ class Store:
                     await asyncio.sleep(0)
         # Markers of transactions have offsets too; the reader may be further, at records not replayed.
         self._position = end_offset
-
-
-async def _send(producer: TransactionalProducer, records: Sequence[Record]) -> int:
-    """Send records and return the offset of the last one; -1 without any."""
-    sent = [await producer.send(TOPIC, one.value, key=one.key, partition=0) for one in records]
-    await producer.flush()
-    results = await asyncio.gather(*sent, return_exceptions=True)
-    last_offset = -1
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        last_offset = max(last_offset, result.offset)
-    return last_offset

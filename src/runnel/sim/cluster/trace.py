@@ -34,8 +34,8 @@ class Trace:
 class Reports(logging.Handler):
     """Adds the warnings of the brokers to the trace; an exception that a broker logs ends the simulation.
 
-    A simulation runs in one thread. What another thread of the process logs, such as a broker that a test runs
-    beside it, is not part of it.
+    A simulation runs in one thread. What another thread of the process logs, such as that of a broker which
+    runs beside it, is not part of it.
     """
 
     def __init__(self, trace: Trace, scheduler: Scheduler, actor: Callable[[], str]) -> None:
