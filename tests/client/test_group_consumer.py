@@ -141,6 +141,24 @@ def test_only_consumed_messages_are_committed(address, name):
     asyncio.run(play())
 
 
+def test_messages_that_are_given_back_are_not_committed(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, partitions=1)
+            async with Producer(cluster) as producer:
+                for number in range(10):
+                    await producer.send(name, b"%d" % number)
+            read: list[Message] = []
+            async with member(cluster, name) as consumer:
+                while len(read) < 5:
+                    read += await consumer.poll(1.0, 5 - len(read))
+                consumer.give_back(read[3])
+            async with member(cluster, name) as another:
+                assert await drain(7, another) == [3, 4, 5, 6, 7, 8, 9]
+
+    asyncio.run(play())
+
+
 def test_latest_starts_at_the_end(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:

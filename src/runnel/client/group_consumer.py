@@ -128,6 +128,11 @@ class GroupConsumer:
             for message in await self.poll(3600, 1):
                 yield message
 
+    def give_back(self, message: Message) -> None:
+        """The messages of the last poll from this one on were not consumed: they will not be committed."""
+        self._chunk = None
+        self._read = (TopicPartition(message.topic, message.partition), message.offset)
+
     async def commit(self) -> None:
         """Commit the offsets of all consumed messages."""
         self._update_position()

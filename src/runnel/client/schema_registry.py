@@ -60,10 +60,10 @@ class SchemaRegistry:
             if len(page) < 1000:
                 return found
 
-    def version(self, subject: str, version: str = "latest") -> dict[str, Any]:
-        """A version of a subject."""
+    def version(self, subject: str, version: str = "latest", *, deleted: bool = False) -> dict[str, Any]:
+        """A version of a subject; `deleted`: also one that is soft-deleted."""
         path = f"/subjects/{_segment(subject)}/versions/{_segment(version)}"
-        found: dict[str, Any] = self._get(path)
+        found: dict[str, Any] = self._get(path, {"deleted": "true"} if deleted else {})
         return found
 
     def versions(self, subject: str) -> list[int]:
@@ -85,6 +85,11 @@ class SchemaRegistry:
         """Register a schema; returns id and version."""
         path = f"/subjects/{_segment(subject)}/versions"
         found: dict[str, Any] = self._request("POST", path, {"normalize": str(normalize).lower()}, schema)
+        return found
+
+    def look_up(self, subject: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The version of a subject that has a schema; returns id and version."""
+        found: dict[str, Any] = self._request("POST", f"/subjects/{_segment(subject)}", {}, schema)
         return found
 
     def incompatibilities(

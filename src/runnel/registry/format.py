@@ -6,9 +6,17 @@ from typing import Protocol, TypeVar
 
 Parsed = TypeVar("Parsed", bound="ParsedSchema")
 
+AVRO = "AVRO"
+JSON = "JSON"
+PROTOBUF = "PROTOBUF"
+
 
 class InvalidSchema(Exception):
     """A text is not a schema of its format; the message says what is wrong and where."""
+
+
+class InvalidData(Exception):
+    """A message does not fit its schema, or is too large; the message says what is wrong and where."""
 
 
 @dataclass(frozen=True, slots=True)

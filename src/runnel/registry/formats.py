@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 from runnel.registry import avro, json_schema, protobuf
-from runnel.registry.format import SchemaFormat
+from runnel.registry.format import AVRO, JSON, PROTOBUF, SchemaFormat
 
-AVRO = "AVRO"
-JSON = "JSON"
-PROTOBUF = "PROTOBUF"
+__all__ = ["AVRO", "FORMATS", "JSON", "PROTOBUF", "STORED_FORMATS"]
 
 FORMATS: Mapping[str, SchemaFormat] = {
     AVRO: avro.FORMAT,

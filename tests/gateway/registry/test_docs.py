@@ -19,7 +19,11 @@ def test_examples(tmp_path):
         ended = subprocess.run(
             ["bash", "-c", script],
             cwd=tmp_path,
-            env={**os.environ, "RUNNEL_REGISTRY": visitor.origin},
+            env={
+                **os.environ,
+                "RUNNEL_REGISTRY": visitor.origin,
+                "RUNNEL_BOOTSTRAP": broker.bootstrap_servers,
+            },
             capture_output=True,
             text=True,
             timeout=100,
@@ -28,6 +32,8 @@ def test_examples(tmp_path):
         assert "field note of Order is not written" in ended.stderr
         assert "not compatible" in ended.stdout
         assert '+      "name": "note",' in ended.stdout
+        assert 'it does not fit schema 2: at id: "x" is not of type long' in ended.stderr
+        assert '{"id":1,"note":"two cups"}\n{"id":2,"note":""}\n' in ended.stdout
         code = "\n".join(blocks("REGISTRY.md", "python")).replace(ADDRESS, visitor.origin)
         (tmp_path / "program.py").write_text(code + "    assert value[0] == 0\n")
         subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=60)

@@ -1,6 +1,7 @@
-"""Avro: parsing, printing, and schema resolution.
+"""Avro: parsing, printing, schema resolution, and data.
 
-parser.py: text → model.py → printer.py: text; compatibility.py compares two schemas.
+parser.py: text → model.py → printer.py: text; compatibility.py compares two schemas. encoding.py and
+decoding.py: values of JSON → data → values of JSON.
 """
 
 from runnel.registry.avro.schema import AvroFormat

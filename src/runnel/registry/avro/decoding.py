@@ -1,19 +1,39 @@
-"""Data of Avro as values of JSON, for people to look at: with a limit, as it may be any bytes."""
+"""Data of Avro as values of JSON: with a limit, as it may be any bytes."""
 
 import struct
 from typing import Any
 
-from runnel.registry.avro.limits import DATA_DEPTH_MAX, DATA_VALUES_MAX
-from runnel.registry.avro.model import Array, Enum, Fixed, Map, Primitive, Record, Schema, Union
-
-
-class InvalidData(Exception):
-    """Bytes are not data of a schema, or too many values."""
+from runnel.registry.avro.limits import DATA_DEPTH_MAX, DATA_VALUES_MAX, SHOWN_VALUES_MAX
+from runnel.registry.avro.model import (
+    NULL,
+    Array,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Schema,
+    Union,
+    branch_name,
+)
+from runnel.registry.format import InvalidData
 
 
 def decode(schema: Schema, data: bytes) -> Any:
-    """The value that bytes contain; bytes as text of the characters up to U+00FF. Raises InvalidData."""
-    decoder = _Decoder(data)
+    """The value that bytes contain in Avro's JSON encoding, from which they can be encoded again.
+
+    A value of a union is `{"branch": value}`, bytes are text of the characters up to U+00FF, and numbers that
+    JSON does not have are text, as Java writes them. Raises InvalidData.
+    """
+    return _decoded(schema, _Decoder(data, DATA_VALUES_MAX, names_branches=True), data)
+
+
+def shown(schema: Schema, data: bytes) -> Any:
+    """The value for people to look at: without the names of union branches. Raises InvalidData."""
+    return _decoded(schema, _Decoder(data, SHOWN_VALUES_MAX, names_branches=False), data)
+
+
+def _decoded(schema: Schema, decoder: "_Decoder", data: bytes) -> Any:
     try:
         value = decoder.value(schema, 0)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -24,15 +44,16 @@ def decode(schema: Schema, data: bytes) -> Any:
 
 
 class _Decoder:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, values_max: int, *, names_branches: bool) -> None:
         self._data = data
-        self._values = 0
+        self._values_left = values_max
+        self._names_branches = names_branches
         self.position = 0
 
     def value(self, schema: Schema, depth: int) -> Any:
-        self._values += 1
-        if self._values > DATA_VALUES_MAX or depth > DATA_DEPTH_MAX:
-            raise InvalidData("too many values")
+        self._values_left -= 1
+        if self._values_left < 0 or depth > DATA_DEPTH_MAX:
+            raise InvalidData("it has too many values or levels")
         match schema:
             case Primitive():
                 return self._primitive(schema.type)
@@ -41,13 +62,17 @@ class _Decoder:
             case Enum():
                 return schema.symbols[self._index(len(schema.symbols))]
             case Union():
-                return self.value(schema.branches[self._index(len(schema.branches))], depth + 1)
+                return self._branch(schema.branches[self._index(len(schema.branches))], depth + 1)
             case Fixed():
                 return self._take(schema.size).decode("latin-1")
             case Array():
                 return [self.value(schema.items, depth + 1) for _ in self._blocks()]
             case Map():
                 return {self._text(): self.value(schema.values, depth + 1) for _ in self._blocks()}
+
+    def _branch(self, branch: Schema, depth: int) -> Any:
+        value = self.value(branch, depth)
+        return {branch_name(branch): value} if self._names_branches and branch.type != NULL else value
 
     def _primitive(self, kind: str) -> Any:
         match kind:
@@ -58,9 +83,9 @@ class _Decoder:
             case "int" | "long":
                 return self._long()
             case "float":
-                return _shown(struct.unpack("<f", self._take(4))[0])
+                return _number(struct.unpack("<f", self._take(4))[0])
             case "double":
-                return _shown(struct.unpack("<d", self._take(8))[0])
+                return _number(struct.unpack("<d", self._take(8))[0])
             case "bytes":
                 return self._take(self._long()).decode("latin-1")
         return self._text()
@@ -103,6 +128,8 @@ class _Decoder:
                 raise InvalidData("a number has too many bytes")
 
 
-def _shown(number: float) -> float | str:
+def _number(number: float) -> float | str:
     """JSON has no infinities."""
-    return number if number - number == 0 else str(number)
+    if number - number == 0:
+        return number
+    return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"

@@ -18,8 +18,15 @@ DEFAULT_CHECKS_MAX = 100_000
 FINDINGS_MAX = 100
 """Reported incompatibilities; further ones would not help, and each repeats names of the schema."""
 
-DATA_VALUES_MAX = 50_000
+SHOWN_VALUES_MAX = 50_000
 """Values of a message that is shown: an array of nulls has any number of them in a few bytes."""
 
+DATA_VALUES_MAX = 2**20
+"""Values of a message that is encoded or decoded: as many as a record has bytes by default. Each branch of a
+union that is tried counts."""
+
 DATA_DEPTH_MAX = 100
-"""Levels of a message that is shown."""
+"""Levels of a message."""
+
+DATA_BYTES_MAX = 100 * 1024 * 1024
+"""An encoded message: the largest request that brokers accept. Defaults of fields can make it any size."""

@@ -116,3 +116,8 @@ class Fixed(Named):
 
 NamedSchema: TypeAlias = Record | Enum | Fixed
 Schema: TypeAlias = Primitive | Array | Map | Union | Record | Enum | Fixed
+
+
+def branch_name(branch: Schema) -> str:
+    """The name of a union's branch in Avro's JSON encoding."""
+    return branch.full_name if isinstance(branch, Named) else branch.type

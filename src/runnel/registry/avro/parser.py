@@ -15,12 +15,12 @@ from runnel.registry.avro.model import (
     Field,
     Fixed,
     Map,
-    Named,
     NamedSchema,
     Primitive,
     Record,
     Schema,
     Union,
+    branch_name,
 )
 from runnel.registry.format import InvalidSchema
 
@@ -93,7 +93,7 @@ class Parser:
             branch = self._schema(value, namespace, f"{path}/{index}")
             if isinstance(branch, Union):
                 raise InvalidSchema(f"{_where(path)}: a union cannot contain a union")
-            key = branch.full_name if isinstance(branch, Named) else branch.type
+            key = branch_name(branch)
             if key in seen:
                 raise InvalidSchema(f"{_where(path)}: {_shown(key)} occurs twice in a union")
             seen.add(key)

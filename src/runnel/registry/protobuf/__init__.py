@@ -4,7 +4,7 @@
 `symbols` of all files), `options` interprets options, `checks` and protobuf's own linker check the result.
 `linking` does this for a schema and all that it imports. `canonical` and `layout` define the form that
 equal schemas share, and `printer` prints it. `compatibility` compares two schemas, `records` decodes what
-was written with one.
+was written with one, `encoding` encodes it.
 """
 
 from runnel.registry.protobuf.records import (

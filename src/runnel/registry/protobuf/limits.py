@@ -32,3 +32,6 @@ messages in hundreds of packages have more."""
 
 MESSAGE_INDEXES_MAX = NESTING_MAX
 """Numbers in a message index: one per level of nesting."""
+
+RECORD_DEPTH_MAX = 100
+"""Messages within messages of a record that is encoded: as many as protobuf decodes."""

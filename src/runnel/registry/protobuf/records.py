@@ -1,10 +1,11 @@
-"""Records with a Protobuf schema: which message a record is, and its value as a dict."""
+"""Records with a Protobuf schema: which message a record is, its value as a dict, and the way back."""
 
 from typing import Any
 
 from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
 
+from runnel.registry.format import InvalidData
 from runnel.registry.protobuf import limits
 from runnel.registry.protobuf.linking import SCHEMA_FILE
 from runnel.registry.protobuf.schema import ProtobufSchema
@@ -13,7 +14,7 @@ from runnel.registry.protobuf.schema import ProtobufSchema
 _DECODING_ERRORS = (DecodeError, json_format.Error, ValueError, TypeError, AttributeError)
 
 
-class InvalidRecord(Exception):
+class InvalidRecord(InvalidData):
     """Bytes are not a record of the schema; the message says why."""
 
 
@@ -42,8 +43,8 @@ def write_message_indexes(indexes: tuple[int, ...]) -> bytes:
     return b"".join(_zigzag_bytes(number) for number in (len(indexes), *indexes))
 
 
-class Decoder:
-    """Decodes the records of one schema. It keeps the schema linked, so that many records can be decoded."""
+class Messages:
+    """The messages of one schema. It keeps the schema linked, for many records."""
 
     def __init__(self, schema: ProtobufSchema) -> None:
         self._pool = schema.link()
@@ -62,6 +63,10 @@ class Decoder:
         if message is None:
             raise InvalidRecord("there are no message indexes")
         return message
+
+
+class Decoder(Messages):
+    """Decodes the records of one schema."""
 
     def decode(self, payload: bytes, indexes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """A payload in protobuf's JSON mapping, with declared names of fields. Raises InvalidRecord.

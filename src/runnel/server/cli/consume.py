@@ -2,11 +2,16 @@
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
+from runnel.server.cli.schema_options import CONSUMING, FormatOptions, with_schema_options
+
+if TYPE_CHECKING:
+    from runnel.server.cli.formats import FieldDecoder
+    from runnel.server.cli.reading import LineWriter, ReadOptions
 
 
 class Isolation(StrEnum):
@@ -51,7 +56,9 @@ Offsets = Annotated[bool, typer.Option("--offsets", "-o", help="Print partitions
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per record.")]
 
 
+@with_schema_options(CONSUMING)
 def consume(
+    formats: FormatOptions,
     topics: Topics,
     start: Start = None,
     follow: Follow = False,
@@ -75,10 +82,11 @@ def consume(
     Example: runnel consume orders --group billing --max 100
 
     Example: runnel consume orders --isolation read_committed
+
+    Example: runnel consume orders --value-format avro
     """
     from runnel.server.cli.options import parse_partitions
-    from runnel.server.cli.reading import LineWriter, ReadOptions, read
-    from runnel.server.cli.session import with_cluster
+    from runnel.server.cli.reading import LineWriter, ReadOptions
 
     if group is not None and partitions is not None:
         raise typer.BadParameter(
@@ -93,7 +101,14 @@ def consume(
         group=group,
         committed_only=isolation is Isolation.READ_COMMITTED,
     )
-    writer = LineWriter(sys.stdout.buffer, as_json, keys, headers, times, offsets)
+    writer = LineWriter(sys.stdout.buffer, as_json, keys, headers, times, offsets, *_decoders(formats))
+    _print_records(bootstrap, options, writer)
+
+
+def _print_records(bootstrap: str, options: "ReadOptions", writer: "LineWriter") -> None:
+    from runnel.server.cli.reading import read
+    from runnel.server.cli.session import with_cluster
+
     try:
         with_cluster(bootstrap, lambda cluster: read(cluster, options, writer))
     except KeyboardInterrupt:
@@ -101,3 +116,11 @@ def consume(
         pass
     finally:
         writer.flush()
+
+
+def _decoders(formats: FormatOptions) -> "tuple[FieldDecoder | None, FieldDecoder | None]":
+    if formats.key.format is formats.value.format is None:
+        return None, None
+    from runnel.server.cli.formats import decoders
+
+    return decoders(formats)

@@ -1,12 +1,13 @@
 """`runnel produce`: produce records from arguments, lines or JSON."""
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
+from runnel.server.cli.schema_options import PRODUCING, FormatOptions, with_schema_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -72,7 +73,9 @@ ShowOffsets = Annotated[
 ]
 
 
+@with_schema_options(PRODUCING)
 def produce(
+    formats: FormatOptions,
     topic: Topic,
     values: Values = None,
     key: Key = None,
@@ -95,30 +98,25 @@ def produce(
     Example: runnel consume orders --json | runnel produce copy --json
 
     Example: runnel produce orders --transactional-id nightly-import < orders.txt
+
+    Example: runnel produce orders '{"id": 1}' --value-format avro --value-schema order.avsc
     """
     from runnel.server.cli.output import print_info
-    from runnel.server.cli.records import from_json, from_line, parse_headers
+    from runnel.server.cli.record_source import RecordSource
+    from runnel.server.cli.records import parse_headers
     from runnel.server.cli.session import with_cluster
 
     if transactional_id is not None and acks is not Acks.ALL:
         raise typer.BadParameter("--transactional-id requires --acks all")
+    formats.check_producing(as_json=as_json)
     codec, separator = compression.value, None if key_separator is None else key_separator.encode()
-    shared_headers = parse_headers(headers)
-
-    async def records() -> "AsyncIterator[ProducerRecord]":
-        from runnel.server.cli.lines import lines_of_input
-
-        async for line in _argument_lines(values) if values else lines_of_input():
-            record = from_json(line) if as_json else from_line(line, separator)
-            record.key = key.encode() if key is not None else record.key
-            record.headers += shared_headers
-            record.partition = partition if partition is not None else record.partition
-            yield record
+    source = RecordSource(values, as_json, separator, key, parse_headers(headers), partition, formats)
 
     async def work(cluster: "Cluster") -> int:
+        await source.prepare(topic)
         if transactional_id is not None:
-            return await _transact(cluster, transactional_id, codec, topic, records(), show_offsets)
-        return await _deliver(cluster, acks.value, codec, topic, records(), show_offsets)
+            return await _transact(cluster, transactional_id, codec, topic, source.records(), show_offsets)
+        return await _deliver(cluster, acks.value, codec, topic, source.records(), show_offsets)
 
     count = with_cluster(bootstrap, work)
     print_info(f"produced {count} record{'s' * (count != 1)} to {topic}")
@@ -199,8 +197,3 @@ async def _send(
     if deliveries.failure is not None:
         raise deliveries.failure
     return deliveries.count
-
-
-async def _argument_lines(values: list[str]) -> AsyncIterator[bytes]:
-    for value in values:
-        yield value.encode("utf-8", "surrogateescape")

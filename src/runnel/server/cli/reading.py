@@ -1,7 +1,7 @@
 """The read loop and the output format of `runnel consume`."""
 
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
@@ -13,9 +13,13 @@ from runnel.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, end_offsets
 from runnel.client.reader import Reader
 from runnel.client.start_positions import start_positions
 from runnel.model.ids import TopicPartition
-from runnel.server.cli.output import time_text
-from runnel.server.cli.records import headers_text, to_json
+from runnel.registry.format import InvalidData
+from runnel.server.cli.output import CommandError, time_text
+from runnel.server.cli.records import Formatted, headers_text, to_json
 from runnel.server.cli.reset import check_partitions
+
+if TYPE_CHECKING:
+    from runnel.server.cli.formats import FieldDecoder
 
 POLL_S = 0.2
 """Poll timeout of a group member between checks for the end of its partitions."""
@@ -42,7 +46,15 @@ class LineWriter:
     """Prints one line per message."""
 
     def __init__(
-        self, output: BinaryIO, as_json: bool, keys: bool, headers: bool, times: bool, offsets: bool
+        self,
+        output: BinaryIO,
+        as_json: bool,
+        keys: bool,
+        headers: bool,
+        times: bool,
+        offsets: bool,
+        key_decoder: "FieldDecoder | None" = None,
+        value_decoder: "FieldDecoder | None" = None,
     ) -> None:
         self._output = output
         self._as_json = as_json
@@ -50,27 +62,56 @@ class LineWriter:
         self._headers = headers
         self._times = times
         self._offsets = offsets
+        self._key_decoder = key_decoder
+        self._value_decoder = value_decoder
 
-    def write(self, message: Message) -> None:
+    async def write(self, message: Message) -> None:
         """Print a message; it may be buffered until `flush`."""
-        self._output.write((to_json(message) if self._as_json else self._line(message)) + b"\n")
+        key: Formatted | bytes | None = message.key
+        value: Formatted | bytes | None = message.value
+        if self._key_decoder is not None and (self._keys or self._as_json):
+            key = await _decoded(self._key_decoder, message, "key", message.key)
+        if self._value_decoder is not None:
+            value = await _decoded(self._value_decoder, message, "value", message.value)
+        printed = to_json(message, key, value) if self._as_json else self._line(message, key, value)
+        self._output.write(printed + b"\n")
 
     def flush(self) -> None:
         """Flush buffered output."""
         self._output.flush()
 
-    def _line(self, message: Message) -> bytes:
+    def _line(
+        self, message: Message, key: Formatted | bytes | None, value: Formatted | bytes | None
+    ) -> bytes:
         fields: list[bytes] = []
         if self._offsets:
             fields.append(f"{message.topic}-{message.partition}\t{message.offset}".encode())
         if self._times:
             fields.append((time_text(message.timestamp_ms) or "-").encode())
         if self._keys:
-            fields.append(b"-" if message.key is None else message.key)
+            fields.append(_bytes(key, b"-"))
         if self._headers:
             fields.append(headers_text(message.headers).encode("utf-8", "replace") or b"-")
-        fields.append(b"" if message.value is None else message.value)
+        fields.append(_bytes(value, b""))
         return b"\t".join(fields)
+
+
+def _bytes(field: Formatted | bytes | None, absent: bytes) -> bytes:
+    if field is None:
+        return absent
+    return field.text if isinstance(field, Formatted) else field
+
+
+async def _decoded(
+    decoder: "FieldDecoder", message: Message, field: str, data: bytes | None
+) -> Formatted | bytes | None:
+    try:
+        return await decoder.decode(data)
+    except InvalidData as problem:
+        raise CommandError(
+            f"{message.topic}-{message.partition} at offset {message.offset}: the {field} cannot be decoded: "
+            f"{problem}"
+        ) from None
 
 
 async def read(cluster: Cluster, options: ReadOptions, writer: LineWriter) -> int:
@@ -85,7 +126,7 @@ async def read(cluster: Cluster, options: ReadOptions, writer: LineWriter) -> in
         if options.follow:
             return await _follow(reader, options, writer)
         async for message in reader.messages_to_end():
-            writer.write(message)
+            await writer.write(message)
             count += 1
             if count == options.count_max:
                 break
@@ -96,7 +137,7 @@ async def _follow(reader: Reader, options: ReadOptions, writer: LineWriter) -> i
     count = 0
     while chunk := await reader.next_chunk():
         for message in chunk.messages():
-            writer.write(message)
+            await writer.write(message)
             count += 1
             if count == options.count_max:
                 return count
@@ -142,7 +183,11 @@ async def _read_in_group(cluster: Cluster, options: ReadOptions, group: str, wri
         while options.count_max is None or count < options.count_max:
             left = None if options.count_max is None else options.count_max - count
             for message in await consumer.poll(POLL_S, left):
-                writer.write(message)
+                try:
+                    await writer.write(message)
+                except BaseException:
+                    consumer.give_back(message)
+                    raise
                 count += 1
             writer.flush()
             if not options.follow and consumer.assignment:

@@ -9,6 +9,7 @@ from typing import Any
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message
 from runnel.server.cli.output import CommandError, time_text
+from runnel.server.cli.schema_options import Format
 
 FIELDS = frozenset(
     [
@@ -17,13 +18,33 @@ FIELDS = frozenset(
         "offset",
         "timestamp",
         "timestamp_ms",
-        "key",
-        "key_base64",
-        "value",
-        "value_base64",
         "headers",
+        *(name + suffix for name in ("key", "value") for suffix in ("", "_base64", "_schema_id", "_message")),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenWith:
+    """The schema that a key or value was written with, as a line of JSON names it."""
+
+    schema_id: int
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A key or value that was decoded with a schema."""
+
+    value: Any
+    """As JSON has it."""
+    schema_id: int
+    message: str | None
+    """The name of the Protobuf message."""
+
+    @property
+    def text(self) -> bytes:
+        return json_text(self.value)
 
 
 @dataclass(slots=True)
@@ -35,6 +56,8 @@ class ProducerRecord:
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
     partition: int | None = None
     timestamp_ms: int | None = None
+    value_schema: WrittenWith | None = None
+    key_schema: WrittenWith | None = None
 
 
 def from_line(line: bytes, key_separator: bytes | None) -> ProducerRecord:
@@ -48,22 +71,28 @@ def from_line(line: bytes, key_separator: bytes | None) -> ProducerRecord:
     return ProducerRecord(value, key)
 
 
-def from_json(line: bytes) -> ProducerRecord:
+def from_json(
+    line: bytes, *, key_format: Format | None = None, value_format: Format | None = None
+) -> ProducerRecord:
     """Parse a JSON object as `consume --json` prints it."""
     try:
         document = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"not JSON: {line.decode(errors='replace')!r} ({error})") from None
     if not isinstance(document, dict):
         raise CommandError(f"not a JSON object: {line.decode(errors='replace')!r}")
     _check_fields(document, line)
+    value, value_schema = _field(document, "value", value_format)
+    key, key_schema = _field(document, "key", key_format)
     return ProducerRecord(
-        _bytes(document, "value"),
-        _bytes(document, "key"),
+        value,
+        key,
         _headers(document.get("headers") or []),
         # With an offset, the partition is the source of a consumed record, not a target.
         None if "offset" in document else _number(document, "partition"),
         _number(document, "timestamp_ms"),
+        value_schema,
+        key_schema,
     )
 
 
@@ -78,19 +107,30 @@ def _check_fields(document: dict[str, Any], line: bytes) -> None:
         )
 
 
-def to_json(message: Message) -> bytes:
+def to_json(message: Message, key: Formatted | bytes | None, value: Formatted | bytes | None) -> bytes:
     """One message as a JSON object on one line. Bytes that are not UTF-8 become `…_base64`."""
-    document: dict[str, Any] = {
-        "topic": message.topic,
-        "partition": message.partition,
-        "offset": message.offset,
-        "timestamp": time_text(message.timestamp_ms),
-        "timestamp_ms": message.timestamp_ms,
-        **_text_field("key", message.key),
-        **_text_field("value", message.value),
-        "headers": [{"name": name, **_text_field("value", value)} for name, value in message.headers],
-    }
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
+    return json_text(
+        {
+            "topic": message.topic,
+            "partition": message.partition,
+            "offset": message.offset,
+            "timestamp": time_text(message.timestamp_ms),
+            "timestamp_ms": message.timestamp_ms,
+            **_printed_field("key", key),
+            **_printed_field("value", value),
+            "headers": [{"name": name, **_text_field("value", value)} for name, value in message.headers],
+        }
+    )
+
+
+def json_text(value: Any) -> bytes:
+    """JSON on one line."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which only escapes can express.
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def headers_text(headers: Headers) -> str:
@@ -107,6 +147,31 @@ def parse_headers(texts: Sequence[str] | None) -> list[tuple[str, bytes | None]]
         name, equals, value = text.partition("=")
         headers.append((name, value.encode("utf-8", "surrogateescape") if equals else None))
     return headers
+
+
+def _printed_field(name: str, value: Formatted | bytes | None) -> dict[str, Any]:
+    if not isinstance(value, Formatted):
+        return _text_field(name, value)
+    named = {} if value.message is None else {f"{name}_message": value.message}
+    return {name: value.value, f"{name}_schema_id": value.schema_id, **named}
+
+
+def _field(
+    document: dict[str, Any], name: str, wanted: Format | None
+) -> tuple[bytes | None, WrittenWith | None]:
+    """The bytes of a key or value, or its JSON if it is to be encoded with a schema, and with which one."""
+    schema_id, message = _number(document, f"{name}_schema_id"), document.get(f"{name}_message")
+    if schema_id is None and wanted in (None, Format.AUTO):
+        return _bytes(document, name), None
+    if wanted is None:
+        raise CommandError(f"{name}_schema_id requires --{name}-format, for example auto")
+    if f"{name}_base64" in document:
+        raise CommandError(f"{name}_base64 cannot be encoded with a schema: {name} is needed")
+    if message is not None and not isinstance(message, str):
+        raise CommandError(f"{name}_message must be a name, not {message!r}")
+    if schema_id is not None:
+        return json_text(document.get(name)), WrittenWith(schema_id, message)
+    return (None if document.get(name) is None else json_text(document[name])), None
 
 
 def _text_field(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -129,8 +194,7 @@ def _bytes(document: dict[str, Any], name: str) -> bytes | None:
     if value is None:
         return None
     # An object or a number is sent as its JSON text.
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogateescape")
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else json_text(value)
 
 
 def _headers(headers: Any) -> list[tuple[str, bytes | None]]:

@@ -6,34 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from runnel.server.cli.options import Json
+from runnel.server.cli.schema_options import REGISTRY_DEFAULT, registry_option, user_option
 
 if TYPE_CHECKING:
     from runnel.client.schema_registry import SchemaRegistry
 
 app = typer.Typer(help="List, show, register, check and compare schemas of a registry.", no_args_is_help=True)
 
-REGISTRY_DEFAULT = "http://127.0.0.1:8080"
 TYPES = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
-Registry = Annotated[
-    str,
-    typer.Option(
-        "--registry",
-        "-r",
-        envvar="RUNNEL_REGISTRY",
-        metavar="URL",
-        help="The registry: a gateway, or another one with Confluent's REST API.",
-    ),
-]
-Login = Annotated[
-    str | None,
-    typer.Option(
-        "--registry-user",
-        envvar="RUNNEL_REGISTRY_USER",
-        metavar="NAME:PASSWORD",
-        help="Credentials, if the registry asks for some.",
-    ),
-]
+Registry = Annotated[str, registry_option()]
+Login = Annotated[str | None, user_option()]
 Subject = Annotated[str, typer.Argument(help="The subject, such as orders-value.")]
 Text = Annotated[
     Path, typer.Argument(help="The schema: .avsc, .json or .proto; - reads standard input.", metavar="FILE")
@@ -192,15 +175,20 @@ def _connect(url: str, user: str | None) -> "SchemaRegistry":
     return SchemaRegistry(url, user)
 
 
-def _request(file: Path, kind: str | None, references: list[str] | None) -> dict[str, Any]:
+def read_schema(file: Path) -> str:
+    """The text of a file, or of standard input."""
     import sys
 
     from runnel.server.cli.output import CommandError
 
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        return sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _request(file: Path, kind: str | None, references: list[str] | None) -> dict[str, Any]:
+    text = read_schema(file)
     request: dict[str, Any] = {"schema": text, "schemaType": (kind or TYPES.get(file.suffix, "AVRO")).upper()}
     if references:
         request["references"] = [_reference(one) for one in references]
