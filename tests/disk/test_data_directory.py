@@ -1,5 +1,8 @@
 """The data directory: clean restarts, recreated topics, removal, retention."""
 
+import contextlib
+from random import Random
+
 import pytest
 
 from runnel.disk.data_directory import DataDirectory
@@ -8,7 +11,7 @@ from runnel.log.checkpoints import decode_offsets
 from runnel.log.names import LOG_STARTS, MANIFEST, RECOVERY_POINTS
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import DAY_MS, LogConfig
-from runnel.sim.files import SimFiles
+from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.world import (
     EVERYTHING,
     PARTITION,
@@ -195,6 +198,25 @@ def test_folders_that_a_crash_left_half_removed_go() -> None:
     assert list(directory.known_logs()) == []
     directory.upkeep(START_MS)
     assert not [name for name in files.names("/data") if "orders" in name]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_during_a_removal_does_not_restore_a_part_of_the_log(seed: int) -> None:
+    random, files = Random(seed), SimFiles()
+    directory, log = Place(files).open_log(LogConfig(segment_bytes=400, file_delete_delay_ms=0))
+    for _ in range(10):
+        append(log, batch(bytes(300)))
+    files.sync_volume("/data")
+    segments = [name for name in files.names("/data/orders-0") if name.endswith(".log")]
+    assert len(segments) > 5
+    directory.remove_log(PARTITION)
+    files.power_failure_at = files.operations + random.randint(1, 20)
+    with contextlib.suppress(PowerFailure):
+        directory.upkeep(START_MS)
+    files.power_failure_at = -1
+    files.lose_power(random)
+    if "orders-0" in files.names("/data"):
+        assert set(files.names("/data/orders-0")) >= set(segments)
 
 
 def test_a_long_name_can_be_removed_too() -> None:

@@ -59,6 +59,13 @@ class Removal:
             self._workers.submit(lambda: self._remove_all(due), lambda _, __: None)
 
     def _remove_all(self, paths: list[str]) -> None:
+        if any(path.endswith(REMOVED_FOLDER) for path in paths):
+            # If a power cut restored a folder's old name after some of its files were removed, a log without
+            # its first segments would be taken for one that starts later.
+            try:
+                self._files.sync_folder(self._root)
+            except OSError:
+                paths = [path for path in paths if not path.endswith(REMOVED_FOLDER)]
         for path in paths:
             # What cannot be removed now is found by name at the next start.
             try:
