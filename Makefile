@@ -16,7 +16,7 @@ SECONDS_LONG ?= 120
 NODES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check compiled long format sim bench conformance mixed crash fuzz fresh clean
+.PHONY: help setup demo up test check compiled long java format sim bench conformance mixed crash fuzz fresh clean
 
 help: ## show this list
 	@echo "Runnel: a message broker that speaks Kafka's protocol. Start with: make demo"
@@ -41,7 +41,7 @@ up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runn
 	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)
 
 # Hundreds of processes import the same modules: the first one stores them compiled.
-test long: export PYTHONDONTWRITEBYTECODE :=
+test long java: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP) ## all checks, then all tests (WORKERS=4)
 	@$(MAKE) --no-print-directory -j2 check compiled
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -51,6 +51,9 @@ compiled: $(STAMP)
 
 long: $(STAMP) ## tests that take a minute each: Spark clusters, Spark's own Kafka connector, Java programs under kills
 	$(BIN)/pytest -m long $(ARGS)
+
+java: $(STAMP) ## tests with programs of Apache Kafka: its tools, its Java clients, its brokers and controllers as peers
+	$(BIN)/pytest -m java -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
 	$(BIN)/ruff check .

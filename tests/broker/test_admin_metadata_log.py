@@ -403,20 +403,20 @@ def test_an_image_may_be_many_times_larger_than_a_segment() -> None:
     files = SimFiles()
 
     async def fill(opened: Opened) -> None:
-        for number in range(105):
+        for number in range(40):
             await opened.metadata.submit(topic_of_many(number))
         await opened.metadata.close()
 
     async def look(opened: Opened) -> int:
-        assert opened.metadata.image.partition_count == 105_000
+        assert opened.metadata.image.partition_count == 40_000
         start, end = opened.log.log_start_offset, opened.log.end_offset
-        assert start > 0 and end - start < 105_000, "a snapshot took the place of most of the log"
-        await opened.metadata.submit(topic_of_many(105))
+        assert start > 0 and end - start < 40_000, "a snapshot took the place of most of the log"
+        await opened.metadata.submit(topic_of_many(40))
         return opened.metadata.image.partition_count
 
     play(files, fill, settings=SMALL_SEGMENTS)
-    assert play(files, look, settings=SMALL_SEGMENTS) == 106_000
-    assert play(files, _image_of, settings=SMALL_SEGMENTS).partition_count == 106_000
+    assert play(files, look, settings=SMALL_SEGMENTS) == 41_000
+    assert play(files, _image_of, settings=SMALL_SEGMENTS).partition_count == 41_000
     names = [name for name in files.names("/data/__cluster_metadata-0") if name.endswith(".checkpoint")]
     assert len(names) <= 2, "older snapshots are removed"
 

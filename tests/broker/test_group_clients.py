@@ -176,6 +176,7 @@ def test_static_member_restarts_without_rebalance(broker: BrokerProcess) -> None
     second.close()
 
 
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")
 def test_kafka_reads_our_records(broker: BrokerProcess) -> None:

@@ -141,6 +141,7 @@ def test_acls_are_described_and_deleted_by_filters(secured, admin, topic):
     assert admin.describe_acls(wanted).result(20) == []
 
 
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")
 def test_kafka_acls(secured, topic):

@@ -44,6 +44,7 @@ def config(path: Path, user: str, password: str, options: str = "") -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_a_user_of_kafka_configs_produces_consumes_and_has_tokens(node, tmp_path) -> None:
     server = ["--bootstrap-server", f"127.0.0.1:{node.ports['SASL_PLAINTEXT']}"]
     bob = config(tmp_path / "bob.properties", "bob", "bob-secret")

@@ -39,6 +39,7 @@ def test_configs_are_altered_and_described(bootstrap, topic) -> None:
     assert "max.message.bytes=77000" in tool("kafka.admin.ConfigCommand", *entity, "--describe")
 
 
+@pytest.mark.long
 def test_console_producer_and_consumer_with_an_offset_reset(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=2)
     server = ["--bootstrap-server", bootstrap]
@@ -76,6 +77,7 @@ def test_broker_api_versions_tool(bootstrap) -> None:
     assert "UNSUPPORTED" not in listed.split("Produce(0)")[1].split(",")[0]
 
 
+@pytest.mark.long
 def test_quotas_of_users_clients_and_addresses(bootstrap, group) -> None:
     """As kafka-configs sets, shows and removes them."""
     command = ["kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap]

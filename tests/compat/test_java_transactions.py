@@ -3,9 +3,11 @@
 import json
 import re
 
-from tests.compat.test_java_tools import TOOLS, pytestmark, tool
+import pytest
 
-__all__ = ["pytestmark"]
+from tests.compat.test_java_tools import TOOLS, tool
+
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.usefixtures("kafka_jars")]
 
 
 def console(bootstrap: str, topic: str, *arguments: str) -> str:

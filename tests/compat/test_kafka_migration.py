@@ -16,7 +16,7 @@ from tests.compat.librdkafka import TIMEOUT_S, consumer
 from tools.broker_process import free_port
 from tools.cluster.nodes import Blueprint, ClusterNode, Place, RunnelNode, SmallKafkaNode, new_cluster_id
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

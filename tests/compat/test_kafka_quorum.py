@@ -21,7 +21,7 @@ from tools.broker_process import free_port
 from tools.kafka.commands import tool
 from tools.kafka.controller import KafkaController
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLUSTER_ID = "YSBxdW9ydW0gb2YgYm90aA"
 RETRIED = (

@@ -12,7 +12,7 @@ from runnel.client.producer import Producer
 from runnel.client.tenants import Tenant, Tenants
 from tools.kafka import node
 
-pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.usefixtures("kafka_jars")]
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -154,6 +154,7 @@ def test_clients_that_do_not_trust_the_broker_or_do_not_use_tls(secured: Secured
         assert KafkaError._SSL in errors
 
 
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")
 @pytest.mark.parametrize("secured", ["required"], indirect=True)

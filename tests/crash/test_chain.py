@@ -5,6 +5,7 @@ import pytest
 from tools.crash.chain.run import run_chain
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_chain_of_transactions_survives_kills_of_all_processes(tmp_path) -> None:
     outcome = run_chain(tmp_path, kills=4, seed=3, policy="commit")

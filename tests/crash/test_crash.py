@@ -23,6 +23,7 @@ def test_kill_nine_under_load(tmp_path) -> None:
     assert outcome.acknowledged > 100
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_kill_nine_with_encrypted_topics(tmp_path) -> None:
     key_file = tmp_path / "master.key"
@@ -41,6 +42,7 @@ def test_kill_nine_with_encrypted_topics(tmp_path) -> None:
     assert all(list(path.glob("*.key")) for path in folders)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.root
 @needs_volumes

@@ -113,6 +113,7 @@ def look_at(console: Broker, page, sights: list[tuple[str, str]]) -> None:
     assert page.title() != "owned"
 
 
+@pytest.mark.long
 def test_every_page_on_a_desk_by_day_and_a_phone_by_night(console: Broker, page) -> None:
     look_at(console, page, [("desk", "light"), ("phone", "dark")])
 

@@ -31,7 +31,7 @@ def test_every_version_encodes_like_kio(message: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_message_encodes_like_kio(message: type[Message], data: st.DataObject) -> None:
     known = [version for version in message.versions if kio_class(message, version)]

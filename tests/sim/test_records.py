@@ -6,7 +6,7 @@ from runnel.sim.history import Anomaly, History
 from runnel.sim.workload import simulate
 
 
-@pytest.mark.parametrize("seed", [1, 5, 8])
+@pytest.mark.parametrize("seed", [1, 8])
 def test_guarantees_hold_through_crashes(seed: int) -> None:
     result = simulate(seed)
     assert result.shutdowns

@@ -22,8 +22,9 @@ NODES=3`, and for a broker with TLS, SASL and ACLs by `make conformance SECURED=
 themselves: Apache Kafka with Maven, franz-go with Go. The reasons come from `tools/conformance/reasons.toml`.
 
 Besides, `make test` runs our own suite (`tests/compat`) with the real confluent-kafka, kafka-python,
-aiokafka, kcat and Apache Kafka's Java console tools against a broker process. The same suite passes against
-Apache Kafka 4.3: `RUNNEL_COMPAT_BOOTSTRAP=host:port .venv/bin/pytest tests/compat` tests any broker.
+aiokafka, kcat and some of Apache Kafka's Java tools against a broker process, and `make java` with more of
+them. The same suite passes against Apache Kafka 4.3:
+`RUNNEL_COMPAT_BOOTSTRAP=host:port .venv/bin/pytest tests/compat` tests any broker.
 
 `make mixed` runs librdkafka, Java and franz-go members in one consumer group of the newer protocol (KIP-848),
 which join, leave and are killed for two minutes. It fails if a partition ever has two owners, stays without

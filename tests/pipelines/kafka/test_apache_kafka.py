@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RECORDS = 2_000
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from runnel.pipelines.restore.job import run as restore
 RECORDS = 60
 STEP_MS = 1000
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ def figure(metrics: Path, name: str) -> float | None:
     return float(found[1]) if found else None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_ends_a_pipeline_well(runnel, tmp_path):
     with runnel.client() as client:

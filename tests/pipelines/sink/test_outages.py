@@ -9,8 +9,15 @@ from tests.pipelines.sink.stage import Query, expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transaction_version", [1, 2])
-@pytest.mark.parametrize("is_answer_lost", [False, True])
+@pytest.mark.parametrize(
+    ("is_answer_lost", "transaction_version"),
+    [
+        (False, 1),
+        (True, 2),
+        pytest.param(False, 2, marks=pytest.mark.long),
+        pytest.param(True, 1, marks=pytest.mark.long),
+    ],
+)
 def test_the_sink_survives_a_broker_restart_at_any_request(
     runnel: Broker, is_answer_lost: bool, transaction_version: int
 ) -> None:

@@ -10,7 +10,7 @@ from runnel.pipelines.sink.decision import NotDecided
 from tests.pipelines.sink.stage import Query, arrow, expected, rows_of
 from tests.pipelines.sink.test_replays import Killed, kill_at, note_of, open_transactions
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
