@@ -1,7 +1,9 @@
 """`runnel produce` and `runnel consume` with schemas of a registry."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -313,6 +315,8 @@ def test_lines_that_do_not_fit(runnel, name, order, line, problem):
     assert outcome.code == 1
     assert outcome.err.startswith("error: line 2: the value cannot be encoded: ")
     assert problem in outcome.err
+    assert outcome.err.endswith("; records produced before it: 1\n")
+    assert len(runnel.ok("consume", name).lines) == 1
 
 
 def test_schemas_that_cannot_be_used(runnel, name, order, tmp_path):
@@ -376,3 +380,36 @@ def test_follow_and_schemas_that_are_fetched_once(runnel, runnel_session, name, 
     monkeypatch.setattr(SchemaRegistry, "by_id", counted)
     assert len(runnel.ok("consume", name, "--value-format", "avro", "-f", "-n", "50").lines) == 50
     assert len(fetched) == 1
+
+
+def test_schemas_that_are_registered_later_are_found(order, monkeypatch):
+    from runnel.client.schema_registry import RegistryRefused, SchemaRegistry
+    from runnel.registry.format import InvalidData
+    from runnel.server.cli import formats
+
+    texts: dict[int, str] = {}
+
+    def by_id(registry: SchemaRegistry, schema_id: int) -> dict[str, Any]:
+        if schema_id not in texts:
+            raise RegistryRefused(404, 40403, "Schema not found")
+        return {"schema": texts[schema_id]}
+
+    async def look() -> None:
+        schemas = formats.Schemas(SchemaRegistry("http://127.0.0.1:1"))
+        for _ in range(3):
+            with pytest.raises(InvalidData) as unknown:
+                await schemas.find(7, formats.Format.AVRO)
+            # An error that is raised again and again would keep the data of every record.
+            depth, frame = 0, unknown.value.__traceback__
+            while frame is not None:
+                depth, frame = depth + 1, frame.tb_next
+            assert depth == 2
+        monkeypatch.setattr(formats, "MISSING_S", 0.0)
+        schemas = formats.Schemas(SchemaRegistry("http://127.0.0.1:1"))
+        with pytest.raises(InvalidData):
+            await schemas.find(7, formats.Format.AVRO)
+        texts[7] = Path(order).read_text()
+        assert (await schemas.find(7, formats.Format.AVRO)).id == 7
+
+    monkeypatch.setattr(SchemaRegistry, "by_id", by_id)
+    asyncio.run(look())

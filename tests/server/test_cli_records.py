@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -152,6 +153,23 @@ def test_group_resumes_at_its_committed_offsets(run, name):
     assert run.ok("consume", name, "--group", name, "--max", "1").lines == ["c"]
     assert run.ok("consume", name, "--group", name).lines == ["d", "e", "f"]
     assert run.ok("consume", name, "--group", name).lines == []
+
+
+def test_a_group_does_not_commit_what_could_not_be_printed(run, runnel_session, name):
+    run.ok("topic", "create", name)
+    run.ok("produce", name, "a", "b", "c")
+    command = [sys.executable, "-m", "runnel.server.cli", "consume", name, "--group", name]
+    with open("/dev/full", "wb") as full:
+        outcome = subprocess.run(
+            [*command, "-b", runnel_session.bootstrap_servers],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert outcome.returncode == 1
+    assert b"No space left on device" in outcome.stderr
+    assert run.ok("consume", name, "--group", name).lines == ["a", "b", "c"]
 
 
 def test_several_topics(run, name):

@@ -4,6 +4,7 @@ import json
 import time
 
 from runnel.client.admin import Admin
+from runnel.client.errors import TimedOut
 from runnel.client.offsets import end_offsets
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry import store
@@ -83,6 +84,30 @@ def test_records_that_cannot_be_replayed_are_skipped(monkeypatch, caplog):
             assert call(visitor, "GET", "/subjects")[1] == [":.c:x", "orders-value"]
             assert register(visitor, "deep", '"int"')["version"] == 1
     assert len([one for one in caplog.records if one.name == "runnel.registry"]) == 1
+
+
+def test_a_replay_that_is_interrupted_is_continued(monkeypatch):
+    messages, read = store.Reader.messages, []
+
+    async def interrupted(*arguments, **options):
+        async for message in messages(*arguments, **options):
+            if read == [0, 1, 2]:
+                read.append(-1)
+                raise TimedOut("the broker did not answer")
+            read.append(message.offset)
+            yield message
+
+    monkeypatch.setattr(store.Reader, "messages", interrupted)
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
+            for number in range(6):
+                value = {"subject": f"s{number}", "version": 1, "id": number + 1, "schema": '"int"'}
+                client.send("_schemas", json.dumps(value).encode(), key=schema_key(f"s{number}"))
+        with serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+            assert call(visitor, "GET", "/subjects")[0] >= 500
+            assert call(visitor, "GET", "/subjects")[1] == [f"s{number}" for number in range(6)]
+    assert read == [0, 1, 2, -1, 3, 4, 5]
 
 
 def test_the_topic_is_created_compacted_with_one_partition(plain_broker, registry):

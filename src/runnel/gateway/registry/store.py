@@ -216,6 +216,9 @@ class Store:
             if isinstance(result, BaseException):
                 raise result
             offsets.add(result.offset)
+        if min(offsets) < 0:
+            # The broker has them, and no longer knows where: the transaction is aborted.
+            raise RegistryError(50002, f"{TOPIC} could not be written; try again")
         topic = await self._cluster.topic(TOPIC)
         return Sent(decision.response, topic.topic_id, frozenset(offsets))
 
@@ -267,6 +270,8 @@ class Store:
             is_other = topic_id != self._topic_id or end_offset < self._position
             if is_other or abs(now_at_s - self._refreshed_at_s) > STATE_AGE_MAX_S:
                 self._state, self._position, self._refreshed_s = RegistryState(), 0, float("-inf")
+                # A replay that is interrupted is continued by the next request.
+                self._refreshed_at_s = now_at_s
             self._topic_id = topic_id
             if end_offset > self._position:
                 await self._replay(end_offset)

@@ -1,6 +1,8 @@
 """Keys and values that are encoded with schemas of a registry."""
 
 import asyncio
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,9 @@ TYPES = {Format.AVRO: AVRO, Format.PROTOBUF: PROTOBUF, Format.JSON_SCHEMA: JSON}
 SCHEMAS_MAX = 200
 """Schemas that are kept: a topic usually has records of few."""
 
+MISSING_S = 5.0
+"""For how long a schema that the registry does not have is not asked for again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:
@@ -31,28 +36,37 @@ class Schema:
     codec: Codec
 
 
+@dataclass(frozen=True, slots=True)
+class _Unusable:
+    """Why there is no schema."""
+
+    reason: str
+    until_s: float
+    """When to ask for it again."""
+
+
 class Schemas:
     """Schemas by their ids, each fetched once. Requests block, so they run in a thread."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
-        self._known: OrderedDict[int, Schema | InvalidData] = OrderedDict()
+        self._known: OrderedDict[int, Schema | _Unusable] = OrderedDict()
 
     async def find(self, schema_id: int, wanted: Format) -> Schema:
         """A schema. Raises InvalidData if it is not known, or not of the format."""
         found = self._known.get(schema_id)
-        if found is None:
+        if found is None or (isinstance(found, _Unusable) and found.until_s <= time.monotonic()):
             found = await asyncio.to_thread(self._fetch, schema_id)
             self._known[schema_id] = found
             if len(self._known) > SCHEMAS_MAX:
                 self._known.popitem(last=False)
-        if isinstance(found, InvalidData):
-            raise found
+        if isinstance(found, _Unusable):
+            raise InvalidData(found.reason)
         if wanted is not Format.AUTO and found.type != TYPES[wanted]:
             raise InvalidData(f"schema {schema_id} is of type {found.type}, not {TYPES[wanted]}")
         return found
 
-    def _fetch(self, schema_id: int) -> Schema | InvalidData:
+    def _fetch(self, schema_id: int) -> "Schema | _Unusable":
         try:
             found = self.registry.by_id(schema_id)
             kind = found.get("schemaType", AVRO)
@@ -60,9 +74,10 @@ class Schemas:
         except RegistryRefused as refused:
             if refused.status != 404:
                 raise
-            return InvalidData(f"the registry has no schema {schema_id}: {refused}")
+            reason = f"the registry has no schema {schema_id}: {refused}"
+            return _Unusable(reason, time.monotonic() + MISSING_S)
         except InvalidSchema as invalid:
-            return InvalidData(f"schema {schema_id} cannot be used: {invalid}")
+            return _Unusable(f"schema {schema_id} cannot be used: {invalid}", math.inf)
         return Schema(schema_id, kind, codec)
 
     def _referenced(self, references: Sequence[Mapping[str, Any]]) -> list[ReferencedSchema]:

@@ -131,9 +131,15 @@ async def _deliver(
     show_offsets: bool,
 ) -> int:
     from runnel.client.producer import Producer
+    from runnel.server.cli.output import CommandError
 
+    deliveries = _Deliveries(show_offsets)
     async with Producer(cluster, acks=acks, compression=compression, linger_ms=LINGER_MS) as producer:
-        return await _send(producer, topic, records, show_offsets)
+        try:
+            return await _send(producer, topic, records, deliveries)
+        except CommandError as invalid:
+            await producer.flush()
+            raise CommandError(f"{invalid}; records produced before it: {deliveries.count}") from None
 
 
 async def _transact(
@@ -152,7 +158,7 @@ async def _transact(
         ) as producer,
         producer.transaction(),
     ):
-        return await _send(producer, topic, records, show_offsets)
+        return await _send(producer, topic, records, _Deliveries(show_offsets))
 
 
 class _Deliveries:
@@ -178,9 +184,8 @@ class _Deliveries:
 
 
 async def _send(
-    producer: "Producer", topic: str, records: "AsyncIterable[ProducerRecord]", show_offsets: bool
+    producer: "Producer", topic: str, records: "AsyncIterable[ProducerRecord]", deliveries: _Deliveries
 ) -> int:
-    deliveries = _Deliveries(show_offsets)
     async for record in records:
         future = await producer.send(
             topic,

@@ -182,17 +182,37 @@ async def _read_in_group(cluster: Cluster, options: ReadOptions, group: str, wri
         ends: dict[TopicPartition, int] = {}
         while options.count_max is None or count < options.count_max:
             left = None if options.count_max is None else options.count_max - count
-            for message in await consumer.poll(POLL_S, left):
-                try:
-                    await writer.write(message)
-                except BaseException:
-                    consumer.give_back(message)
-                    raise
-                count += 1
-            writer.flush()
+            messages = await consumer.poll(POLL_S, left)
+            await _write_polled(consumer, messages, writer)
+            count += len(messages)
             if not options.follow and consumer.assignment:
                 if set(ends) != set(consumer.assignment):
                     ends = await end_offsets(cluster, consumer.assignment, isolation=options.isolation)
                 if all(consumer.next_offset(partition) >= end for partition, end in ends.items()):
                     break
     return count
+
+
+async def _write_polled(consumer: GroupConsumer, messages: list[Message], writer: LineWriter) -> None:
+    """Print what a member has polled; what was not printed is not committed."""
+    written = 0
+    try:
+        for message in messages:
+            await writer.write(message)
+            written += 1
+        writer.flush()
+    except BaseException as error:
+        if isinstance(error, OSError) or not _is_flushed(writer):
+            # Which of the buffered lines were printed is not known.
+            written = 0
+        if written < len(messages):
+            consumer.give_back(messages[written])
+        raise
+
+
+def _is_flushed(writer: LineWriter) -> bool:
+    try:
+        writer.flush()
+    except OSError:
+        return False
+    return True
