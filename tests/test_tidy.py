@@ -1,4 +1,4 @@
-"""The style rules hold for the project, and each of them can fail."""
+"""Each of the style rules can fail."""
 
 import pytest
 
