@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from runnel.gateway.http.bodies import Share
+from runnel.gateway.http.bodies import SHARE, Share
 from runnel.gateway.http.limits import (
     BODY_S,
     HEAD_BYTES_MAX,
@@ -25,6 +25,7 @@ from runnel.gateway.http.limits import (
 from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
     from websockets.frames import Frame
     from websockets.http11 import Request
 
@@ -158,15 +159,23 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     """A connection of a WebSocket.
 
     A message that is not complete is a body like others: it has a deadline, and a share of their memory.
+    Closing waits for what is not sent, but not for ever.
     """
 
     _fragment_bytes = 0
     _share: Share | None = None
     _message_timer: "asyncio.TimerHandle | None" = None
+    _drop_timer: "asyncio.TimerHandle | None" = None
+
+    def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        self._share = Share(cast("Gateway", self.config.app).api.bodies)
 
     def data_received(self, data: bytes) -> None:
         """Count what is received of a message, in complete frames and in one that is not."""
         super().data_received(data)
+        self._watch_closing()
         if self.transport.is_closing():
             return
         begun_bytes = len(self.conn.reader.buffer) + self._fragment_bytes
@@ -174,17 +183,48 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._stop_timer()
         elif self._message_timer is None:
             self._message_timer = self.loop.call_later(BODY_S, self._late)
-        if self._share is None:
-            self._share = Share(cast("Gateway", self.config.app).api.bodies)
-        if not self._share.resize(begun_bytes if begun_bytes > MESSAGE_PART_BYTES else 0):
+        assert self._share is not None
+        if self._share.resize(begun_bytes if begun_bytes > MESSAGE_PART_BYTES else 0) is not None:
             self._refuse(BUSY, "too many bodies are in flight")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
         self._stop_timer()
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
         if self._share is not None:
-            self._share.resize(0)
+            self._share.count(0)
         super().connection_lost(exc)
+
+    # All that may close the connection.
+
+    def keepalive_timeout(self) -> None:
+        """The client has not answered a ping."""
+        super().keepalive_timeout()
+        self._watch_closing()
+
+    def shutdown(self) -> None:
+        """The gateway stops."""
+        super().shutdown()
+        self._watch_closing()
+
+    async def send(self, message: "ASGISendEvent") -> None:
+        """The application sends, or closes."""
+        await super().send(message)
+        self._watch_closing()
+
+    async def run_asgi(self) -> None:
+        """Serve the connection, and close it."""
+        await super().run_asgi()
+        self._watch_closing()
+
+    def _watch_closing(self) -> None:
+        """Once it is closed, drop it after a while: a client that does not read would keep its memory."""
+        is_closed = self.close_sent or self.transport.is_closing()
+        if is_closed and not self.disconnected and self._drop_timer is None:
+            self._drop_timer = self.loop.call_later(STREAM_STUCK_S, drop, self.transport)
+
+    # Messages.
 
     def handle_text(self, event: "Frame") -> None:
         """The first frame of a message."""
@@ -220,6 +260,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self.transport.close()
+        self._watch_closing()
 
     def _stop_timer(self) -> None:
         if self._message_timer is not None:
@@ -230,4 +271,5 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """A client asks for the upgrade."""
         super().handle_connect(event)
         if not self.close_sent:
-            cast("dict[str, Any]", self.scope)["extensions"][ABORT] = partial(drop, self.transport)
+            extensions = cast("dict[str, Any]", self.scope)["extensions"]
+            extensions |= {ABORT: partial(drop, self.transport), SHARE: self._share}

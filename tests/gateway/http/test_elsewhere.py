@@ -1,5 +1,6 @@
 """Topics that are created again, get partitions, or are read, by others than this gateway."""
 
+import asyncio
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from websockets.sync.client import connect
 from runnel.client.admin import Admin
 from runnel.client.chunk import Message
 from runnel.client.offsets import end_offsets
-from runnel.gateway.http.polling import Subscription
+from runnel.gateway.http.polling import Subscription, fetch
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
 from tests.gateway.http.clients import Client
@@ -157,6 +158,27 @@ def test_streams_of_a_topic_that_is_created_again_end(
     with client.events(f"{path}?offset=earliest") as events:
         seen = [message["value"] for message in events.take(records)]
     assert seen == [f"new {number}" for number in range(records)]
+
+
+def test_a_stream_that_catches_up_reads_nothing_of_a_topic_that_is_created_again(
+    http_broker: Broker, client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the feed has noticed."""
+    monkeypatch.setattr("runnel.gateway.http.streams.feeds.FEED_METADATA_S", 1.0)
+    is_new = False
+
+    async def fetch_later(found: Subscription, *arguments: Any) -> Any:
+        nonlocal is_new
+        if found.view.name == topic and not is_new:
+            is_new = True
+            await asyncio.to_thread(create_again, http_broker, topic, 7)
+        return await fetch(found, *arguments)
+
+    client.publish(topic, *({"value": f"old {number}"} for number in range(5)))
+    monkeypatch.setattr("runnel.gateway.http.streams.following.fetch", fetch_later)
+    with client.events(f"/topics/{topic}/subscribe?offset=0") as events:
+        name, problem = events.next()
+    assert is_new and (name, problem["status"]) == ("error", 409), problem
 
 
 @pytest.mark.usefixtures("quick")

@@ -1,21 +1,26 @@
 """Too much, too slow, or nothing behind the gateway: statuses that tell a client what to do."""
 
+import asyncio
+import http.client
 import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from runnel.client.accumulator import Delivery
 from runnel.client.cluster import Cluster, TopicView
-from runnel.gateway.http import limits
+from runnel.gateway.http import limits, publishing
 from runnel.gateway.options import GatewayOptions
+from runnel.gateway.protocols import SocketProtocol
 from tests.gateway.gateways import serving
-from tests.gateway.http.clients import PROBLEM, Client
+from tests.gateway.http.clients import JSON, NDJSON, PROBLEM, Client
 from tests.observe.scraping import scrape, value
 from tools.broker_process import BrokerProcess
 
@@ -89,6 +94,25 @@ def test_a_body_that_pauses_is_a_408(client: Client, topic, monkeypatch) -> None
         )
         line.sendall(f"{head}Content-Length: 20\r\n\r\n{{".encode())
         assert line.recv(12) == b"HTTP/1.1 408"
+
+
+@contextmanager
+def slow_deliveries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Records are acknowledged half a second after they are."""
+    send = publishing.send
+
+    async def slow(*arguments: Any, **named: Any) -> "asyncio.Future[Delivery]":
+        sent = await send(*arguments, **named)
+
+        async def later() -> Delivery:
+            await asyncio.sleep(0.5)
+            return await sent
+
+        return asyncio.ensure_future(later())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "send", slow)
+        yield
 
 
 def eventually(client: Client, is_so: Callable[[float], bool]) -> None:
@@ -181,6 +205,107 @@ def test_a_message_of_a_socket_has_a_deadline(client: Client, topic, monkeypatch
         with pytest.raises(ConnectionClosed):
             line.recv(timeout=20)
         assert line.close_code == 1008
+
+
+def deaf(client: Client, topic: str) -> socket.socket:
+    """A WebSocket of a client that has read nothing but the response to the upgrade."""
+    line = socket.socket()
+    line.settimeout(30)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    line.connect((client.host, client.port))
+    head = (
+        f"GET /topics/{topic}/subscribe?offset=0&credit=10000 HTTP/1.1\r\nHost: localhost\r\n"
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    line.sendall(head.encode())
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += line.recv(1)
+    assert received.startswith(b"HTTP/1.1 101 ")
+    return line
+
+
+@pytest.mark.parametrize("cause", ["late message", "ping"])
+def test_a_socket_that_is_closed_is_dropped_if_its_client_does_not_read(
+    http_broker, topic, monkeypatch, cause
+) -> None:
+    monkeypatch.setattr("runnel.gateway.protocols.STREAM_STUCK_S", 0.5)
+    if cause == "ping":
+        start = SocketProtocol.start_keepalive
+
+        def start_soon(self: SocketProtocol) -> None:
+            self.ping_interval, self.ping_timeout = 0.5, 0.5
+            start(self)
+
+        monkeypatch.setattr(SocketProtocol, "start_keepalive", start_soon)
+    else:
+        monkeypatch.setattr("runnel.gateway.protocols.BODY_S", 1.0)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        client = Client.of(visitor)
+        # More than both kernels buffer.
+        for _ in range(4):
+            batch = [{"value": "x" * 10_000} for _ in range(300)]
+            assert client.post(f"/topics/{topic}/publish", batch).status == 200
+        with deaf(client, topic) as line:
+            line.sendall(PARTS[0] + b"x" * 200_000)
+            eventually(client, lambda held: held > 180_000)
+            eventually(client, lambda held: held == 0)
+
+
+def upload(client: Client, topic: str, accept: str) -> socket.socket:
+    """An upload that has begun with two lines."""
+    line = socket.create_connection((client.host, client.port), timeout=30)
+    head = CHUNKED.replace(b"TOPIC", topic.encode()).replace(b"application/json", NDJSON.encode())
+    line.sendall(head.replace(b"\r\n\r\n", f"\r\nAccept: {accept}\r\n\r\n".encode()))
+    line.sendall(b'18\r\n{"value":1}\n{"value":2}\n\r\n')
+    return line
+
+
+def check_report(line: socket.socket, accept: str, status: int) -> None:
+    """Two lines were written, then the upload has ended."""
+    response = http.client.HTTPResponse(line)
+    response.begin()
+    if accept == NDJSON:
+        *written, last = [json.loads(each) for each in response.read().splitlines()]
+        assert response.status == 200 and [each["offset"] for each in written] == [0, 1]
+    else:
+        last = json.loads(response.read())
+        assert response.status == 207 and response.getheader("connection") == "close"
+        assert (last["published"], last["failed"], last["errors"]) == (2, 0, [])
+    assert last["error"]["status"] == status
+
+
+@pytest.mark.parametrize("accept", [JSON, NDJSON])
+def test_an_upload_that_pauses_reports_what_was_written(client: Client, topic, monkeypatch, accept) -> None:
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_READ_S", 0.3)
+    # The outcomes come after the pause.
+    with slow_deliveries(monkeypatch), upload(client, topic, accept) as line:
+        check_report(line, accept, 408)
+
+
+@pytest.mark.parametrize("accept", [JSON, NDJSON])
+def test_an_upload_without_room_reports_what_was_written(http_broker, topic, monkeypatch, accept) -> None:
+    monkeypatch.setattr("runnel.gateway.http.api.BODIES_BYTES_MAX", 300_000)
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_ROOM_S", 0.2)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        client = Client.of(visitor)
+        with (
+            socket.create_connection((client.host, client.port), timeout=30) as slow,
+            upload(client, topic, accept) as line,
+        ):
+            deadline = time.monotonic() + 20
+            while not client.get(f"/topics/{topic}/subscribe?offset=1").json["messages"]:
+                assert time.monotonic() < deadline
+            slow.sendall(CHUNKED.replace(b"TOPIC", topic.encode()) + b"3e800\r\n" + b"x" * 240_000)
+            eventually(client, lambda held: held >= 240_000)
+            assert client.post(f"/topics/{topic}/publish", {"value": "x" * 100_000}).status == 503
+            # A line that needs more room than there is, and its end.
+            line.sendall(b"30d40\r\n" + b"x" * 200_000 + b"\r\n")
+            eventually(client, lambda held: held > 300_000)
+            eventually(client, lambda held: held < 300_000)
+            line.sendall(b"1\r\n\n\r\n0\r\n\r\n")
+            check_report(line, accept, 503)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from runnel.gateway.http.records import View
 from runnel.gateway.http.requests import find_topic
 from runnel.gateway.http.streams import feeds
 from runnel.gateway.http.streams.feeds import Feed, FeedKey, Feeds
+from runnel.gateway.http.streams.socket import SocketEndpoint
+from runnel.gateway.http.table import ACK, PUBLISH, SUBSCRIBE
 from runnel.gateway.options import GatewayOptions
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
@@ -81,6 +84,78 @@ def test_publishes_of_a_socket_are_written_in_their_order(
     assert {answer["id"]: answer["offset"] for answer in answers} == {number: number for number in range(20)}
     stored = client.get(f"/topics/{topic}/subscribe").json["messages"]
     assert [message["value"] for message in stored] == [str(number) for number in range(20)]
+
+
+class Endless:
+    """The conversation of a WebSocket; it is written without an end, and read so if `is_read`."""
+
+    is_read = True
+    ended: list[str]
+
+    def __init__(self, *arguments: Any) -> None:
+        pass
+
+    async def read(self) -> None:
+        if self.is_read:
+            await self._wait("reading")
+
+    async def write(self, parts: AsyncGenerator[Any]) -> None:
+        await self._wait("writing")
+
+    async def end(self, writing: "asyncio.Task[None]") -> None:
+        self.ended.append("closed")
+
+    async def _wait(self, name: str) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.05)
+            self.ended.append(name)
+
+
+async def nothing(*arguments: Any) -> None:
+    pass
+
+
+async def empty_parts(*arguments: Any) -> AsyncGenerator[Any]:
+    yield []
+    yield []
+
+
+REPLACED = {
+    "Conversation": Endless,
+    "follow": empty_parts,
+    "subscription": nothing,
+    "find_topic": nothing,
+    "check_room": lambda *arguments: None,
+}
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_nothing_of_a_socket_goes_on_after_it(is_cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, replaced in REPLACED.items():
+        monkeypatch.setattr(f"runnel.gateway.http.streams.socket.{name}", replaced)
+    monkeypatch.setattr(Endless, "is_read", is_cancelled)
+    monkeypatch.setattr(Endless, "ended", [], raising=False)
+
+    async def play() -> None:
+        api: Any = SimpleNamespace(check_may_serve=lambda operation: None, principals=None)
+        url = SimpleNamespace(query="")
+        line: Any = SimpleNamespace(url=url, path_params={"topic": "t"}, accept=nothing)
+        principal: Any = SimpleNamespace(cluster=None, feeds=SimpleNamespace(streams=0))
+        endpoint = SocketEndpoint(api, SUBSCRIBE, PUBLISH, ACK)
+        serving = asyncio.create_task(endpoint._serve(line, principal))
+        while principal.feeds.streams == 0:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        if is_cancelled:
+            serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        assert serving.cancelled() == is_cancelled and principal.feeds.streams == 0
+        # Before the loop ends, which would cancel what is left.
+        assert sorted(Endless.ended) == (["reading", "writing"] if is_cancelled else ["closed", "writing"])
+
+    asyncio.run(play())
 
 
 class ClosedMeanwhile(Feed):

@@ -1,15 +1,20 @@
 """Bodies of requests, in parts of any size."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
+from starlette.responses import Response
 
-from runnel.gateway.http.bodies import Bodies, Body
+from runnel.gateway.http.bodies import Bodies, Body, Share
+from runnel.gateway.http.operations import JSON, Operation
 from runnel.gateway.http.problems import Problem
+from runnel.gateway.http.requests import Call, Endpoint
 
 LONGEST = 8
 PLENTY = 10**9
@@ -101,6 +106,132 @@ def test_lines_that_are_begun_have_a_budget_until_they_were_used() -> None:
         assert bodies.held_bytes == 0
 
     asyncio.run(play())
+
+
+def test_an_upload_that_has_begun_is_not_refused_for_small_lines() -> None:
+    async def play() -> list[bytes | None]:
+        bodies = Bodies(10)
+        with Body(request_of([b"1\n2", b"3" * 20 + b"\n", b"4\n5"]), bodies) as body:
+            lines = body.lines()
+            seen = [await anext(lines)]
+            bodies.count(10, None)
+            seen += [line async for line in lines]
+        assert bodies.held_bytes == 10
+        return seen
+
+    assert asyncio.run(play()) == [b"1", b"2" + b"3" * 20, b"4", b"5"]
+
+
+@pytest.mark.parametrize("is_freed", [True, False], ids=["freed", "full"])
+def test_an_upload_that_has_begun_waits_for_room(is_freed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.bodies.MESSAGE_PART_BYTES", 5)
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_ROOM_S", 20.0 if is_freed else 0.05)
+
+    async def play() -> None:
+        bodies = Bodies(10)
+        # The time of a line does not pass while it waits.
+        monkeypatch.setattr("runnel.gateway.http.bodies.BODY_S", 0.1)
+        with Body(request_of([b"1\n", b"234567", b"8\n9", b"0\n"]), bodies) as body:
+            lines = body.lines()
+            seen = [await anext(lines)]
+            bodies.count(10, None)
+            waiting = asyncio.ensure_future(anext(lines))
+            await asyncio.sleep(0.2)
+            if is_freed:
+                assert not waiting.done()
+                bodies.count(-10, None)
+                seen += [await waiting, *[line async for line in lines]]
+                assert seen == [b"1", b"2345678", b"90"]
+                return
+            with pytest.raises(Problem) as problem:
+                await waiting
+            assert problem.value.status == 503 and bodies.held_bytes == 10
+            # All of it was read, so that the sender reads the response.
+            assert body._request._stream_consumed
+
+    asyncio.run(play())
+
+
+def test_a_principal_has_a_share_of_the_budget() -> None:
+    async def play() -> None:
+        bodies = Bodies(10, 5)
+        with Body(request_of([b"1234"]), bodies, "anna") as first:
+            await first.whole(100)
+            with Body(request_of([b"12"]), bodies, "anna") as second, pytest.raises(Problem) as problem:
+                await second.whole(100)
+            assert problem.value.status == 429 and "5 bytes" in problem.value.detail
+            with pytest.raises(Problem) as problem, bodies.held(2, "anna"):
+                pass
+            assert problem.value.status == 429
+            with Body(request_of([b"12345"]), bodies, "carl") as other:
+                assert await other.whole(100) == b"12345"
+                with Body(request_of([b"12"]), bodies, "dora") as third, pytest.raises(Problem) as problem:
+                    await third.whole(100)
+                assert problem.value.status == 503
+        assert bodies.held_bytes == 0 and not bodies._by_principal
+
+    asyncio.run(play())
+
+
+def test_a_share_counts_for_its_principal_once_that_is_known() -> None:
+    bodies = Bodies(100, 50)
+    share = Share(bodies)
+    assert share.resize(40) is None
+    other = Share(bodies)
+    refusal = other.resize(20)
+    assert refusal is not None and refusal.status == 429
+    share.belongs_to("anna")
+    assert other.resize(20) is None
+    refusal = share.resize(51)
+    assert refusal is not None and refusal.status == 429 and share.size_bytes == 40
+    share.count(0)
+    other.count(0)
+    assert bodies.held_bytes == 0 and not bodies._by_principal
+
+
+@pytest.mark.parametrize("is_upload", [False, True], ids=["body", "lines"])
+def test_a_body_counts_until_its_handler_has_returned(is_upload: bool) -> None:
+    """Lines are read while the response is sent, others are of no more use then."""
+    bodies = Bodies(100)
+    seen: list[int] = []
+
+    class Slow(Response):
+        async def __call__(self, *given: Any) -> None:
+            seen.append(bodies.held_bytes)
+
+    async def handler(call: Call) -> Response:
+        if is_upload:
+            await anext(call.lines())
+        else:
+            await call.body()
+        seen.append(bodies.held_bytes)
+        return Slow()
+
+    class Principals:
+        @asynccontextmanager
+        async def use(self, authorization: str | None) -> AsyncIterator[object]:
+            yield object()
+
+    class Api:
+        principals = Principals()
+
+        def check_may_serve(self, operation: Operation) -> None:
+            pass
+
+    async def play() -> None:
+        api: Any = Api()
+        api.bodies = bodies
+        operation = Operation("POST", "/", "test", "A test", handler, {}, body={JSON: dict})
+        request = request_of([b"1\n2345"])
+        scope = {**request.scope, "method": "POST", "path": "/"}
+
+        async def unused(message: Any) -> None:
+            raise AssertionError(message)
+
+        await Endpoint(api, {"POST": operation})(scope, request.receive, unused)
+
+    asyncio.run(play())
+    assert seen == [6, 6 if is_upload else 0] and bodies.held_bytes == 0
 
 
 def test_a_body_that_is_announced_is_refused_before_it_is_sent() -> None:

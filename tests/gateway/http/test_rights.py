@@ -18,6 +18,7 @@ from runnel.security.scram import SCRAM_HASHES
 from runnel.testing import Broker, LocalGateway
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import NDJSON, Client
+from tests.gateway.http.test_pressure import eventually
 from tests.gateway.secured_broker import PASSWORDS, properties, secured_broker
 from tools import token_issuer
 from tools.certificates import CaFolder
@@ -98,6 +99,29 @@ def test_one_principal_however_its_header_is_written() -> None:
     for text in (plain, f"bAsic  {token}", f"  BASIC {token} "):
         assert read_credentials(text) == Credentials(False, "anna", "a:b")
     assert read_credentials("bearer   x.y ") == Credentials(True, "", "x.y")
+
+
+def test_a_principal_does_not_take_all_memory_of_bodies(secured: Broker, monkeypatch) -> None:
+    """A message of a WebSocket that is begun counts for its principal."""
+    monkeypatch.setattr("runnel.gateway.http.api.BODIES_BYTES_MAX", 600_000)
+    options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+    admin = {"Authorization": basic("admin", PASSWORDS["admin"])}
+    carl = {"Authorization": basic("carl", "carl-of-a-test")}
+    large = {"value": "x" * 150_000}
+    with serving(options) as visitor:
+        client = Client.of(visitor)
+        assert client.post("/topics", {"name": "large"}, **admin).status == 201
+        address = f"ws://{client.host}:{client.port}/topics/large/subscribe"
+        with connect(address, additional_headers=admin) as first:
+            # The first bytes of a frame of a megabyte, and some of it.
+            first.socket.sendall(b"\x81\xff" + (1_000_000).to_bytes(8, "big") + bytes(4) + b"x" * 200_000)
+            eventually(client, lambda held: held > 180_000)
+            refused = client.post("/topics/large/publish", large, **admin)
+            assert refused.status == 429 and "300000 bytes" in refused.json["detail"]
+            assert client.post("/topics/large/publish", large, **carl).status == 200
+            first.socket.close()
+        eventually(client, lambda held: held == 0)
+        assert client.post("/topics/large/publish", large, **admin).status == 200
 
 
 def test_logins_that_wait_are_limited(secured: Broker, monkeypatch) -> None:

@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from runnel.gateway.http.bodies import Bodies
 from runnel.gateway.http.docs_page import STYLE_PATH, docs_page, docs_style
 from runnel.gateway.http.groups import Acks
-from runnel.gateway.http.limits import BODIES_BYTES_MAX
+from runnel.gateway.http.limits import BODIES_BYTES_MAX, BODIES_PRINCIPAL_SHARE
 from runnel.gateway.http.openapi import openapi_response
 from runnel.gateway.http.operations import Operation, Role
 from runnel.gateway.http.principals import Principals
@@ -32,7 +32,9 @@ class Api:
         self._is_stopping = is_stopping
         self.principals = Principals(options)
         self.acks = Acks()
-        self.bodies = Bodies(BODIES_BYTES_MAX)
+        # Without logins, all clients are one principal.
+        share = BODIES_PRINCIPAL_SHARE if self.principals.has_logins else 1.0
+        self.bodies = Bodies(BODIES_BYTES_MAX, int(BODIES_BYTES_MAX * share))
         self._watching: asyncio.Task[None] | None = None
 
     def routes(self) -> list[BaseRoute]:

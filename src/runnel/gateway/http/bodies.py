@@ -2,104 +2,161 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Self
 
 from starlette.requests import Request
 
-from runnel.gateway.http.limits import BODY_READ_S, BODY_S, DRAIN_BYTES_MAX, LINE_BYTES_MAX
+from runnel.gateway.http.limits import (
+    BODY_READ_S,
+    BODY_ROOM_S,
+    BODY_S,
+    DRAIN_BYTES_MAX,
+    LINE_BYTES_MAX,
+    MESSAGE_PART_BYTES,
+)
 from runnel.gateway.http.operations import NDJSON
 from runnel.gateway.http.problems import Problem
 
 CLOSE = {"connection": "close"}
+SHARE = "runnel.share"
+"""The extension of a WebSocket's scope with the share of its connection."""
 
 
 class Bodies:
     """The memory of all bodies that are received or in use."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, principal_bytes_max: int | None = None) -> None:
+        """`principal_bytes_max` is what one principal may take; all of it if not given."""
         self._bytes_max = bytes_max
+        self._principal_bytes_max = bytes_max if principal_bytes_max is None else principal_bytes_max
         self.held_bytes = 0
+        self._by_principal: dict[object, int] = {}
+        self._freed = asyncio.Event()
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Is there room for this many more bytes?"""
-        return self.held_bytes + size_bytes <= self._bytes_max
+    def refusal(self, size_bytes: int, principal: object) -> Problem | None:
+        """Why there is no room for this many more bytes of a principal; None if there is."""
+        if self.held_bytes + size_bytes > self._bytes_max:
+            whose, limit, status = "all requests", self._bytes_max, 503
+        elif self._by_principal.get(principal, 0) + size_bytes > self._principal_bytes_max:
+            whose, limit, status = "one principal's requests", self._principal_bytes_max, 429
+        else:
+            return None
+        detail = f"the bodies of {whose} in flight may have {limit} bytes: try again later"
+        return Problem(status, detail, headers=CLOSE)
+
+    def count(self, more_bytes: int, principal: object) -> None:
+        """A principal holds this many bytes more, or fewer, whether there is room or not."""
+        self.held_bytes += more_bytes
+        self._by_principal[principal] = self._by_principal.get(principal, 0) + more_bytes
+        if not self._by_principal[principal]:
+            del self._by_principal[principal]
+        if more_bytes < 0:
+            self._freed.set()
+            self._freed = asyncio.Event()
 
     @contextmanager
-    def held(self, size_bytes: int) -> Iterator[None]:
-        """Count this many bytes until the end of the block; 503 if there is no room for them."""
-        if not self.has_room(size_bytes):
-            raise self.refusal()
-        self.held_bytes += size_bytes
+    def held(self, size_bytes: int, principal: object) -> Iterator[None]:
+        """Count this many bytes until the end of the block; a Problem if there is no room for them."""
+        refusal = self.refusal(size_bytes, principal)
+        if refusal is not None:
+            raise refusal
+        self.count(size_bytes, principal)
         try:
             yield
         finally:
-            self.held_bytes -= size_bytes
+            self.count(-size_bytes, principal)
 
-    def refusal(self) -> Problem:
-        """How a request is refused for which there is no room."""
-        detail = f"the bodies of all requests in flight may have {self._bytes_max} bytes: try again later"
-        return Problem(503, detail, headers=CLOSE)
+    async def wait_for_room(self, principal: object) -> Problem | None:
+        """Until no more is held than is allowed; says why not if that takes too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BODY_ROOM_S):
+                while self.refusal(0, principal) is not None:
+                    await self._freed.wait()
+        return self.refusal(0, principal)
 
 
 class Share:
     """What one request, or one connection, takes of that memory."""
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: Bodies, principal: object = None) -> None:
+        """Connections whose principal is not known yet have a limit in common, as if they were of one."""
         self._bodies = bodies
+        self._principal = principal
         self.size_bytes = 0
 
-    def resize(self, size_bytes: int) -> bool:
-        """Take this many bytes; False if there is no room for more than before."""
+    def belongs_to(self, principal: object) -> None:
+        """The principal is known from here on."""
+        self._bodies.count(-self.size_bytes, self._principal)
+        self._principal = principal
+        self._bodies.count(self.size_bytes, principal)
+
+    def resize(self, size_bytes: int) -> Problem | None:
+        """Take this many bytes; why not if there is no room for more than before."""
         more = size_bytes - self.size_bytes
-        if more > 0 and not self._bodies.has_room(more):
-            return False
-        self._bodies.held_bytes += more
+        refusal = self._bodies.refusal(more, self._principal) if more > 0 else None
+        if refusal is None:
+            self.count(size_bytes)
+        return refusal
+
+    def count(self, size_bytes: int) -> None:
+        """This many bytes are in memory, whether there is room or not."""
+        self._bodies.count(size_bytes - self.size_bytes, self._principal)
         self.size_bytes = size_bytes
-        return True
+
+    async def wait_for_room(self) -> Problem | None:
+        """Until there is room for what was counted; says why not if that takes too long."""
+        return await self._bodies.wait_for_room(self._principal)
 
 
 class Body:
     """The body of a request. What is kept of it counts until the end of the block."""
 
-    def __init__(self, request: Request, bodies: Bodies) -> None:
+    def __init__(self, request: Request, bodies: Bodies, principal: object = None) -> None:
         self._request = request
         self._bodies = bodies
-        self._share = Share(bodies)
+        self._principal = principal
+        self._share = Share(bodies, principal)
+        self._has_lines = False
         self._deadline_s = inf
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._share.resize(0)
+        self._share.count(0)
+
+    def used(self) -> None:
+        """A handler has returned: it needs no whole body any more, but perhaps the next lines."""
+        if not self._has_lines:
+            self._share.count(0)
 
     async def whole(self, limit: int) -> bytes:
-        """All of it; 413 if it is larger than the limit, 503 if there is no room for it."""
+        """All of it; 413 if it is larger than the limit, 429 or 503 if there is no room for it."""
         too_large = Problem(413, f"the body is larger than {limit} bytes; send {NDJSON}", headers=CLOSE)
         length = self._request.headers.get("content-length", "")
         announced = int(length[:20]) if length.isdecimal() else 0
         is_asking = "expect" in self._request.headers
         if announced > limit and (is_asking or announced > DRAIN_BYTES_MAX):
             raise too_large
-        if is_asking and not self._bodies.has_room(announced):
-            raise self._bodies.refusal()
+        refusal = self._bodies.refusal(announced, self._principal) if is_asking else None
+        if refusal is not None:
+            raise refusal
         self._deadline_s = asyncio.get_running_loop().time() + BODY_S
         body = bytearray()
         size_bytes = 0
-        refusal: Problem | None = None
         try:
             async for part in self._parts():
                 size_bytes += len(part)
                 if refusal is None:
-                    refusal = too_large if size_bytes > limit else self._refusal(len(part))
+                    refusal = too_large if size_bytes > limit else self._share.resize(size_bytes)
                 if refusal is None:
                     body += part
                     continue
                 # Read and dropped, so that its sender reads why it was refused.
                 body.clear()
-                self._share.resize(0)
+                self._share.count(0)
                 if size_bytes > DRAIN_BYTES_MAX:
                     break
         except Problem as late:
@@ -109,13 +166,22 @@ class Body:
         return bytes(body)
 
     async def lines(self) -> AsyncIterator[bytes | None]:
-        """The lines, without empty ones; None for one that is too long, of which nothing is kept."""
+        """The lines, without empty ones; None for one that is too long, of which nothing is kept.
+
+        Refused for want of room before the first of them, later only after waiting: those that were written
+        would be sent again with the others.
+        """
+        self._has_lines = True
         begun = bytearray()
-        is_skipping = False
-        async for part in self._parts():
-            refusal = self._refusal(len(part))
+        is_skipping = has_line = False
+        parts = self._parts()
+        async for part in parts:
+            size_bytes = self._share.size_bytes + len(part)
+            refusal = None if has_line else self._share.resize(size_bytes)
             if refusal is not None:
-                raise refusal
+                raise await self._drained(parts, refusal)
+            # It is in memory, and may end what is begun.
+            self._share.count(size_bytes)
             # Only what is new is searched: a line may arrive in very many parts.
             *ends, rest = part.split(b"\n")
             for end in ends:
@@ -125,17 +191,40 @@ class Body:
                     yield line
                 begun.clear()
                 is_skipping = False
+                has_line = True
             if is_skipping or len(begun) + len(rest) > LINE_BYTES_MAX:
                 is_skipping = True
                 begun.clear()
             else:
                 begun += rest
-            self._share.resize(len(begun))
+            self._share.count(len(begun))
             self._time_line(is_new=bool(ends), is_begun=bool(rest))
+            if len(begun) > MESSAGE_PART_BYTES and (refusal := await self._wait_for_room()) is not None:
+                raise await self._drained(parts, refusal)
         if is_skipping:
             yield None
         elif line := bytes(begun).strip():
             yield line
+
+    async def _wait_for_room(self) -> Problem | None:
+        """Until there is room for the line that is begun; that takes none of its time."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        refusal = await self._share.wait_for_room()
+        self._deadline_s += loop.time() - began_s
+        return refusal
+
+    async def _drained(self, parts: AsyncIterator[bytes], refusal: Problem) -> Problem:
+        """Read and drop what follows, so that its sender reads why it was refused, and what was written."""
+        self._share.count(0)
+        self._deadline_s = asyncio.get_running_loop().time() + BODY_S
+        size_bytes = 0
+        with suppress(Problem):
+            async for part in parts:
+                size_bytes += len(part)
+                if size_bytes > DRAIN_BYTES_MAX:
+                    break
+        return refusal
 
     def _time_line(self, *, is_new: bool, is_begun: bool) -> None:
         """A line has its time from the first part of it on."""
@@ -164,8 +253,3 @@ class Body:
         if is_slow:
             detail = f"the body, or a line of it, was not complete after {BODY_S:g} s"
         return Problem(408, detail, headers=CLOSE)
-
-    def _refusal(self, size_bytes: int) -> Problem | None:
-        """Keep this many bytes more, or say why not."""
-        has_room = self._share.resize(self._share.size_bytes + size_bytes)
-        return None if has_room else self._bodies.refusal()

@@ -12,6 +12,12 @@ LINE_BYTES_MAX = 4 * 1024 * 1024
 BODIES_BYTES_MAX = 128 * 1024 * 1024
 """All bodies that are received or in use: eight of the largest. Decoded, they take several times as much."""
 
+BODIES_PRINCIPAL_SHARE = 0.5
+"""How much of that one principal may take, if there are others: none takes it all."""
+
+BODY_ROOM_S = 30.0
+"""How long an upload that has begun waits for room; it ends with a summary of what was written."""
+
 BODY_READ_S = 30.0
 """How long a body may pause. A client that sends a byte a minute would hold a request for ever."""
 
@@ -108,8 +114,8 @@ SOCKET_CREDIT_MAX = 10_000
 """Messages that a WebSocket client is sent before it grants more: by default, and at most."""
 
 MESSAGE_PART_BYTES = 64 * 1024
-"""What may be received of a message of a WebSocket before it counts as a body: every connection has a buffer
-of about this size."""
+"""What may be received of a message of a WebSocket before it counts as a body, or of a line of an upload that
+goes on without room: every connection has a buffer of about this size."""
 
 SOCKET_IN_FLIGHT_MAX = 100
 """Publishes and acks of a WebSocket that are not answered; the next is read when one is."""

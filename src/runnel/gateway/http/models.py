@@ -80,12 +80,16 @@ class FailedLine(Struct):
     error: ProblemDetails
 
 
-class UploadSummary(Struct, rename="camel"):
-    """The outcome of an upload; the first failed lines are listed."""
+class UploadSummary(Struct, omit_defaults=True, rename="camel"):
+    """The outcome of an upload; the first failed lines are listed.
+
+    With `error`, it ended early: the first `published` + `failed` lines were read, not counting empty ones.
+    """
 
     published: int
     failed: int
     errors: list[FailedLine]
+    error: ProblemDetails | None = None
 
 
 class PublishQuery(Struct, forbid_unknown_fields=True):

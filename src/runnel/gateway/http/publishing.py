@@ -228,19 +228,35 @@ async def _upload(call: Call, view: TopicView) -> Response:
     upload = Upload(call.principal, view, call.request.headers.get(TRACE_HEADER))
     if call.accepts(NDJSON):
         return LineStream(_encoded(_uploaded(call, upload)))
-    async for _ in _uploaded(call, upload):
-        pass
+    problem: Problem | None = None
+    try:
+        async for _ in _uploaded(call, upload):
+            pass
+    except Problem as early:
+        if not upload.line:
+            raise
+        problem = early
     summary = UploadSummary(upload.published, upload.failed, upload.errors)
+    if problem is not None:
+        summary.error = problem.details
+        return call.answer(summary, 207, problem.headers)
     return call.answer(summary, 207 if upload.failed else 200)
 
 
 async def _uploaded(call: Call, upload: Upload) -> AsyncGenerator[PublishOutcome]:
-    async for line in call.lines():
-        await upload.add(line)
-        async for outcome in upload.outcomes(in_flight_max=BULK_IN_FLIGHT_MAX):
-            yield outcome
+    """The outcomes of all lines; then the problem, if the upload has ended early."""
+    problem: Problem | None = None
+    try:
+        async for line in call.lines():
+            await upload.add(line)
+            async for outcome in upload.outcomes(in_flight_max=BULK_IN_FLIGHT_MAX):
+                yield outcome
+    except Problem as early:
+        problem = early
     async for outcome in upload.outcomes(in_flight_max=0):
         yield outcome
+    if problem is not None:
+        raise problem
 
 
 async def _encoded(outcomes: AsyncIterator[PublishOutcome]) -> AsyncGenerator[bytes]:

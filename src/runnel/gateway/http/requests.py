@@ -180,7 +180,7 @@ class Endpoint:
             raise Problem(405, f"this path has {allowed} only", headers={"allow": allowed})
         self._api.check_may_serve(operation)
         async with self._api.principals.use(request.headers.get("authorization")) as principal:
-            with Body(request, self._api.bodies) as body:
+            with Body(request, self._api.bodies, principal) as body:
                 await self._serve(Call(self._api, request, operation, principal, body), scope, receive, send)
 
     async def _serve(self, call: Call, scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -190,4 +190,6 @@ class Endpoint:
             # While the principal is known: its connections may be of no more use.
             self._api.principals.failed(call.principal, error)
             raise
+        # Not while the response is sent: its client may read slowly.
+        call.given.used()
         await response(scope, receive, send)

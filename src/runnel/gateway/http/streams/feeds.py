@@ -12,9 +12,10 @@ go on in a feed of all partitions.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -38,6 +39,8 @@ from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
+
+log = logging.getLogger("runnel.gateway")
 
 READER_BYTES = 1024 * 1024
 READER_PARTITION_BYTES = 256 * 1024
@@ -305,30 +308,37 @@ class Feeds:
 
     async def close(self) -> None:
         """Stop all feeds."""
-        for task in (self._reaper, self._watcher):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-        await asyncio.gather(*(feed.close() for feed in self._feeds.values()))
+        tasks = [task for task in (self._reaper, self._watcher) if task is not None]
+        for task in tasks:
+            task.cancel()
+        closing = [feed.close() for feed in self._feeds.values()]
+        await asyncio.gather(*tasks, *closing, return_exceptions=True)
         self._feeds.clear()
 
     async def _watch(self) -> None:
         """Compare feeds with metadata."""
-        while self._feeds:
-            await asyncio.sleep(FEED_METADATA_S)
-            names = {feed.key.topic for feed in self._feeds.values() if not feed.is_stopped}
-            try:
-                topics = (await self._cluster.refresh(sorted(names))).topics if names else []
-            except ClientError:
-                # Readers report what lasts.
-                continue
-            known = {topic.name: topic for topic in topics if not topic.error_code}
-            for feed in self._feeds.values():
-                topic = known.get(feed.key.topic)
-                if topic is not None and not feed.is_stopped:
-                    feed.compare(topic.topic_id, len(topic.partitions))
-        self._watcher = None
+        try:
+            while self._feeds:
+                await asyncio.sleep(FEED_METADATA_S)
+                try:
+                    await self._compare()
+                except ClientError:
+                    # Readers report what lasts.
+                    continue
+                except Exception:
+                    # A bug; streams of other topics must not miss what becomes of them.
+                    log.exception("the topics of streams were not compared with metadata")
+        finally:
+            self._watcher = None
+
+    async def _compare(self) -> None:
+        names = {feed.key.topic for feed in self._feeds.values() if not feed.is_stopped}
+        topics = (await self._cluster.refresh(sorted(names))).topics if names else []
+        known = {topic.name: topic for topic in topics if not topic.error_code}
+        for feed in self._feeds.values():
+            topic = known.get(feed.key.topic)
+            if topic is not None and not feed.is_stopped:
+                feed.compare(topic.topic_id, len(topic.partitions))
 
     async def _reap(self) -> None:
         """Close feeds that are not followed any more."""

@@ -11,6 +11,7 @@ from runnel.gateway.http.message_ids import Cursor
 from runnel.gateway.http.models import Gap, SubscribeQuery
 from runnel.gateway.http.polling import Subscription, fetch
 from runnel.gateway.http.problems import Problem
+from runnel.gateway.http.requests import find_topic
 from runnel.gateway.http.streams.feeds import Entry, Feed, Feeds, entry_of
 from runnel.model.ids import TopicPartition
 
@@ -18,6 +19,9 @@ CATCH_UP_SIZES = FetchSizes(1024 * 1024, 512 * 1024)
 
 BEHIND_S = 5.0
 """How long a stream waits for a feed that has not read yet what the stream has, at another gateway."""
+
+OTHER_TOPIC_S = 0.5
+"""The pause before a stream reads again, if metadata have another topic by the same name."""
 
 Part = list[Entry | Gap]
 """What is delivered next; nothing is a sign of life."""
@@ -77,10 +81,10 @@ async def _wait_for(feed: Feed, found: Subscription) -> AsyncGenerator[Part]:
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + BEHIND_S
-    while behind := [
-        each for each, at in found.positions.items() if feed.cursor.positions[each.partition] < at
-    ]:
-        if feed.is_stopped:
+    # One that was stopped while it started has no positions.
+    while not feed.is_stopped:
+        behind = [each for each, at in found.positions.items() if feed.cursor.positions[each.partition] < at]
+        if not behind:
             return
         if (left_s := deadline_s - loop.time()) > 0:
             await feed.changed(left_s)
@@ -103,16 +107,28 @@ async def _catch_up(found: Subscription, feed: Feed, target: dict[int, int]) -> 
             return
         fetched = await fetch(found, pending, CATCH_UP_SIZES)
         if fetched is None:
+            cursor = found.cursor()
+        if not await _is_same_topic(found):
+            # It was created again, which ends the feed soon, or a broker lags behind.
+            await asyncio.sleep(OTHER_TOPIC_S)
+            continue
+        if found.gaps:
             gaps: Part = [*found.gaps]
             found.gaps.clear()
-            cursor = found.cursor()
             yield gaps
+        if fetched is None:
             continue
         for each in fetched:
             async for part in _parts(found, each, target[each.chunk.partition.partition], cursor):
                 yield part
         # Another one is first, of which a broker returns a batch of any size.
         pending = pending[1:] + pending[:1]
+
+
+async def _is_same_topic(found: Subscription) -> bool:
+    """Was what was fetched last, by name, of the topic that the subscription began with?"""
+    view = await find_topic(found.cluster, found.view.name, max_age_s=0.0)
+    return view.topic_id == found.view.topic_id
 
 
 async def _parts(found: Subscription, fetched: Fetched, end: int, cursor: Cursor) -> AsyncGenerator[Part]:

@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from runnel.client.cluster import TopicView
 from runnel.client.errors import ClientError
+from runnel.gateway.http.bodies import SHARE
 from runnel.gateway.http.limits import (
     SOCKET_CREDIT_MAX,
     SOCKET_ID_CHARACTERS,
@@ -141,6 +142,9 @@ class SocketEndpoint:
         socket = WebSocket(scope, receive, send)
         try:
             async with self._api.principals.use(socket.headers.get("authorization")) as principal:
+                share = scope.get("extensions", {}).get(SHARE)
+                if share is not None:
+                    share.belongs_to(principal)
                 await self._serve(socket, principal)
         except (Problem, ClientError) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
@@ -167,15 +171,14 @@ class SocketEndpoint:
             conversation = Conversation(self._api, socket, principal, view, self._changes, query.credit)
             principal.feeds.streams += 1
             reading = asyncio.create_task(conversation.read())
+            writing = asyncio.create_task(conversation.write(parts))
             try:
-                writing = asyncio.create_task(conversation.write(parts))
                 await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-                writing.cancel()
-                await asyncio.gather(writing, return_exceptions=True)
             finally:
                 principal.feeds.streams -= 1
                 reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+                writing.cancel()
+                await asyncio.gather(reading, writing, return_exceptions=True)
             await conversation.end(writing)
 
 
@@ -285,7 +288,7 @@ class Conversation:
             given = AckRequest(frame.message_id)
             done = await acknowledged(self._api.acks, self._principal.cluster, self._view.name, given)
             return AcknowledgedFrame(done.committed, frame.id)
-        with self._api.bodies.held(size_bytes):
+        with self._api.bodies.held(size_bytes, self._principal):
             written = await self._publish(frame.record)
         return PublishedFrame(written.message_id, written.partition, written.offset, frame.id)
 
