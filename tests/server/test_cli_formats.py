@@ -386,6 +386,7 @@ def test_schemas_that_are_registered_later_are_found(order, monkeypatch):
     from runnel.client.schema_registry import RegistryRefused, SchemaRegistry
     from runnel.registry.format import InvalidData
     from runnel.server.cli import formats
+    from runnel.server.cli.schema_options import Format
 
     texts: dict[int, str] = {}
 
@@ -398,7 +399,7 @@ def test_schemas_that_are_registered_later_are_found(order, monkeypatch):
         schemas = formats.Schemas(SchemaRegistry("http://127.0.0.1:1"))
         for _ in range(3):
             with pytest.raises(InvalidData) as unknown:
-                await schemas.find(7, formats.Format.AVRO)
+                await schemas.find(7, Format.AVRO)
             # An error that is raised again and again would keep the data of every record.
             depth, frame = 0, unknown.value.__traceback__
             while frame is not None:
@@ -407,9 +408,9 @@ def test_schemas_that_are_registered_later_are_found(order, monkeypatch):
         monkeypatch.setattr(formats, "MISSING_S", 0.0)
         schemas = formats.Schemas(SchemaRegistry("http://127.0.0.1:1"))
         with pytest.raises(InvalidData):
-            await schemas.find(7, formats.Format.AVRO)
+            await schemas.find(7, Format.AVRO)
         texts[7] = Path(order).read_text()
-        assert (await schemas.find(7, formats.Format.AVRO)).id == 7
+        assert (await schemas.find(7, Format.AVRO)).id == 7
 
     monkeypatch.setattr(SchemaRegistry, "by_id", by_id)
     asyncio.run(look())

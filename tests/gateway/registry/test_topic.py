@@ -6,6 +6,7 @@ import time
 from runnel.client.admin import Admin
 from runnel.client.errors import TimedOut
 from runnel.client.offsets import end_offsets
+from runnel.client.reader import Reader
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry import store
 from runnel.gateway.registry.limits import FRESH_S
@@ -87,7 +88,8 @@ def test_records_that_cannot_be_replayed_are_skipped(monkeypatch, caplog):
 
 
 def test_a_replay_that_is_interrupted_is_continued(monkeypatch):
-    messages, read = store.Reader.messages, []
+    messages = Reader.messages
+    read: list[int] = []
 
     async def interrupted(*arguments, **options):
         async for message in messages(*arguments, **options):
@@ -97,7 +99,7 @@ def test_a_replay_that_is_interrupted_is_continued(monkeypatch):
             read.append(message.offset)
             yield message
 
-    monkeypatch.setattr(store.Reader, "messages", interrupted)
+    monkeypatch.setattr(Reader, "messages", interrupted)
     with Broker() as broker:
         with broker.client() as client:
             client.create_topic("_schemas", partitions=1, settings=dict(SETTINGS))
