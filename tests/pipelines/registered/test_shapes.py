@@ -103,7 +103,8 @@ VALUES = [
             "id": 1, "note": "x", "at": AT, "big": Decimal(2**64 - 1), "kind": "BIG", "tags": {"a": 1},
             "lines": [{"item": "tea"}], "extra": '{"a": [true, null]}', "count": 5,
             "tree": {"name": "root", "below": ['{"name": "leaf"}']}, "ratio": float("inf"),
-            "raw": b"\x00\xff", "took": "1.500s", "flags": {True: {"item": "milk"}}, "word": None, "number": 3,
+            "raw": b"\x00\xff", "took": "1.500s", "flags": {True: {"item": "milk"}},
+            "word": None, "number": 3,
         },
     ),
     (

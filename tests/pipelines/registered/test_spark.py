@@ -120,7 +120,7 @@ def test_what_cannot_be_used_is_reported_at_the_start(spark, topic) -> None:
     with pytest.raises(Exception, match=f"the schema of {topic.subject} is of type AVRO, not JSON"):
         topic.read(spark, JSON)
     frame = spark.createDataFrame([('{"id": "x"}',)], "value string")
-    with pytest.raises(Exception, match='it does not fit .*: at id: "x" is not of type long'):
+    with pytest.raises(Exception, match=r'it does not fit .*: at id: "x" is not of type long'):
         topic.write(frame, AVRO)
     assert topic.stored() == []
 

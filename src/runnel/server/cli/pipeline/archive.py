@@ -8,10 +8,14 @@ import typer
 
 from runnel.server.cli.options import parse_settings
 from runnel.server.cli.pipeline.options import JobOptions, job
+from runnel.server.cli.schema_options import REGISTRY_DEFAULT, registry_option, user_option
 
 if TYPE_CHECKING:
     from runnel.pipelines.archive.job import ArchiveOutcome
     from runnel.pipelines.upkeep import UpkeepPolicy
+
+REGISTERED = ("avro", "protobuf", "json-schema")
+"""Formats of values that have schemas of a registry, `avro` unless a schema is given."""
 
 Warehouse = Annotated[
     str,
@@ -66,7 +70,10 @@ OrphanDays = Annotated[
     typer.Option("--orphan-days", min=1, metavar="DAYS", help="Age at which orphaned files are removed."),
 ]
 ValueFormat = Annotated[
-    str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
+    str,
+    typer.Option(
+        "--value-format", metavar="FORMAT", help="bytes, string, json, avro, protobuf or json-schema."
+    ),
 ]
 ValueSchema = Annotated[
     str | None,
@@ -76,6 +83,17 @@ ValueSchema = Annotated[
         help="Schema of the values, or a file with it: SQL columns for JSON, or an Avro schema.",
     ),
 ]
+ValueSubject = Annotated[
+    str | None,
+    typer.Option(
+        "--value-subject",
+        metavar="SUBJECT",
+        help="Subject of the values' schemas: avro without --value-schema, protobuf, json-schema. "
+        "Default: TOPIC-value.",
+    ),
+]
+Registry = Annotated[str, registry_option()]
+RegistryUser = Annotated[str | None, user_option()]
 Every = Annotated[
     float,
     typer.Option("--every", min=0.1, metavar="SECONDS", help="Trigger interval with --continuous."),
@@ -105,6 +123,9 @@ def archive(
     properties: Properties = None,
     value_format: ValueFormat = "bytes",
     value_schema: ValueSchema = None,
+    value_subject: ValueSubject = None,
+    registry: Registry = REGISTRY_DEFAULT,
+    registry_user: RegistryUser = None,
     every: Every = 60.0,
     batch_records: BatchRecords = None,
     accept_loss: AcceptLoss = False,
@@ -116,6 +137,8 @@ def archive(
     Example: runnel pipeline run archive --pattern 'shop[.].*' --continuous --retention 365
 
     Example: runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
+
+    Example: runnel pipeline run archive orders --value-format avro --registry http://127.0.0.1:8080
     """
     from runnel.pipelines.archive.job import ArchiveOptions, run
     from runnel.server.cli.pipeline.running import run_job
@@ -134,6 +157,7 @@ def archive(
         records_per_batch=batch_records,
         value_format=value_format,
         value_schema=_text_of(value_schema),
+        value_registry=_registry(value_format, value_schema, value_subject, registry, registry_user),
         retention_days=retention,
         upkeep=_policy(upkeep, orphan_days, compact),
         table_properties=parse_settings(properties),
@@ -157,6 +181,16 @@ def _name(namespace: str, topics: list[str] | None, pattern: str | None) -> str:
         raise typer.BadParameter("specify the topics to archive: either names or --pattern")
     subject = ",".join(topics or [str(pattern)])
     return f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
+
+
+def _registry(
+    value_format: str, schema: str | None, subject: str | None, registry: str, user: str | None
+) -> dict[str, str]:
+    """The options that name the schema of values in a registry; empty if it is not there."""
+    if subject is None and (schema is not None or value_format not in REGISTERED):
+        return {}
+    found = {"schemaRegistry.url": registry, "schemaRegistry.user": user, "valueSubject": subject}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _text_of(schema: str | None) -> str | None:
