@@ -1,89 +1,19 @@
 """Spark reads what confluent-kafka's serializers write, and writes what its deserializers read."""
 
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 
-from runnel.gateway.options import GatewayOptions
 from runnel.registry.format import AVRO, JSON, PROTOBUF
 from runnel.registry.framing import framed
-from runnel.testing import Broker
-from tests.gateway.gateways import serving
-from tests.gateway.registry.test_confluent_clients import EVOLVED, JSON_SCHEMA, PROTO, RECORD, SERDES
+from tests.gateway.registry.test_confluent_clients import EVOLVED, RECORD, SERDES
+from tests.pipelines.registered.topics import Topic
 
-FORMAT_OF = {AVRO: "avro", PROTOBUF: "protobuf", JSON: "json-schema"}
-TEXTS = {AVRO: RECORD, PROTOBUF: PROTO, JSON: JSON_SCHEMA}
 WITHOUT_ID = '{"type":"record","name":"Order","fields":[{"name":"note","type":"string","default":""}]}'
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def url(broker: Broker) -> Iterator[str]:
-    with serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
-        yield visitor.origin
-
-
-@pytest.fixture(scope="module")
-def registry(url: str) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": url}) as client:
-        yield client
-
-
-class Topic:
-    """A topic whose values have the schema of its subject."""
-
-    def __init__(self, broker: Broker, url: str, registry: SchemaRegistryClient) -> None:
-        self.name = f"orders-{uuid.uuid4().hex[:8]}"
-        self.subject = f"{self.name}-value"
-        self.broker = broker
-        self.url = url
-        self.registry = registry
-        self.context = SerializationContext(self.name, MessageField.VALUE)
-        with broker.client() as kafka:
-            kafka.create_topic(self.name, partitions=1)
-
-    def register(self, text: str, kind: str = AVRO) -> int:
-        return self.registry.register_schema(self.subject, Schema(text, kind))
-
-    def send(self, *values: bytes | None) -> None:
-        with self.broker.client() as kafka:
-            for value in values:
-                kafka.send(self.name, value)
-
-    def stored(self) -> list[bytes | None]:
-        with self.broker.client() as kafka:
-            return [message.value for message in kafka.read(self.name, committed_only=True)]
-
-    def options(self, kind: str, **more: str) -> dict[str, str]:
-        return {
-            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
-            "valueFormat": FORMAT_OF[kind],
-            "schemaRegistry.url": self.url,
-            **more,
-        }
-
-    def read(self, spark: Any, kind: str, **more: str) -> Any:
-        return spark.read.format("runnel").options(**self.options(kind, subscribe=self.name, **more)).load()
-
-    def write(self, frame: Any, kind: str, **more: str) -> None:
-        writer = frame.write.format("runnel").mode("append")
-        writer.options(**self.options(kind, topic=self.name, **more)).save()
-
-
-@pytest.fixture
-def topic(broker: Broker, url: str, registry: SchemaRegistryClient) -> Topic:
-    return Topic(broker, url, registry)
 
 
 @pytest.mark.parametrize("kind", [AVRO, PROTOBUF, JSON])
