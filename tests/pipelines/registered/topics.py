@@ -26,7 +26,8 @@ class Topic:
             kafka.create_topic(self.name, partitions=1)
 
     def register(self, text: str, kind: str = AVRO) -> int:
-        return self.registry.register_schema(self.subject, Schema(text, kind))
+        schema_id: int = self.registry.register_schema(self.subject, Schema(text, kind))
+        return schema_id
 
     def send(self, *values: bytes | None) -> None:
         with self.broker.client() as kafka:

@@ -57,7 +57,7 @@ class RegisteredDecoder:
         """Decode a column of values. Raises SchemaUnavailable."""
         texts = column.to_pylist()
         ids = [_schema_id(text) for text in texts]
-        for schema_id in set(ids) - self._decoders.keys() - {None}:
+        for schema_id in {one for one in ids if one is not None} - self._decoders.keys():
             # Before anything is decoded: a registry that does not respond is no property of a value.
             self._decoders[schema_id] = self._decoder(schema_id)
         decoded = self._decode_whole(column, texts, ids) or decode_each(column, self._kind, self._decode_one)

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -137,8 +137,6 @@ def archive(
     Example: runnel pipeline run archive --pattern 'shop[.].*' --continuous --retention 365
 
     Example: runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
-
-    Example: runnel pipeline run archive orders --value-format avro --registry http://127.0.0.1:8080
     """
     from runnel.pipelines.archive.job import ArchiveOptions, run
     from runnel.server.cli.pipeline.running import run_job
@@ -151,17 +149,12 @@ def archive(
         topics=tuple(topics or ()),
         pattern=pattern,
         namespace=namespace,
-        catalog=parse_settings(catalog),
         once=options.once is not False,
         trigger_s=every,
         records_per_batch=batch_records,
-        value_format=value_format,
-        value_schema=_text_of(value_schema),
-        value_registry=_registry(value_format, value_schema, value_subject, registry, registry_user),
+        **_values(value_format, value_schema, value_subject, registry, registry_user),
         retention_days=retention,
-        upkeep=_policy(upkeep, orphan_days, compact),
-        table_properties=parse_settings(properties),
-        is_compacting=compact,
+        **_tables(catalog, properties, _policy(upkeep, orphan_days, compact), compact),
         is_loss_accepted=accept_loss,
     )
     run_job("archive", options, lambda session, progress: run(session, chosen, progress), show=_show)
@@ -183,14 +176,27 @@ def _name(namespace: str, topics: list[str] | None, pattern: str | None) -> str:
     return f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
 
 
-def _registry(
+def _tables(
+    catalog: list[str] | None, properties: list[str] | None, upkeep: "UpkeepPolicy", compact: bool
+) -> dict[str, Any]:
+    """The options of tables."""
+    return {
+        "catalog": parse_settings(catalog),
+        "table_properties": parse_settings(properties),
+        "upkeep": upkeep,
+        "is_compacting": compact,
+    }
+
+
+def _values(
     value_format: str, schema: str | None, subject: str | None, registry: str, user: str | None
-) -> dict[str, str]:
-    """The options that name the schema of values in a registry; empty if it is not there."""
+) -> dict[str, Any]:
+    """The options of values. Their schema is given, or that of a subject in a registry."""
+    found = {"value_format": value_format, "value_schema": _text_of(schema)}
     if subject is None and (schema is not None or value_format not in REGISTERED):
-        return {}
-    found = {"schemaRegistry.url": registry, "schemaRegistry.user": user, "valueSubject": subject}
-    return {name: value for name, value in found.items() if value is not None}
+        return found
+    named = {"schemaRegistry.url": registry, "schemaRegistry.user": user, "valueSubject": subject}
+    return {**found, "value_registry": {name: value for name, value in named.items() if value is not None}}
 
 
 def _text_of(schema: str | None) -> str | None:
