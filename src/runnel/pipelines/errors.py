@@ -8,6 +8,7 @@ PipelineError
 ├── DataLost          records were deleted before they were read
 ├── BrokerUnreachable no broker is reachable at the bootstrap addresses
 ├── UnknownTopic      a topic, or a partition of it, that does not exist
+├── SchemaUnavailable a schema registry does not respond, or refuses a request
 ├── DamagedRecords    records with an invalid checksum or format
 ├── TableError        a table cannot be read or written
 │   ├── NoSuchTable       the table does not exist
@@ -49,6 +50,10 @@ class BrokerUnreachable(PipelineError):
 
 class UnknownTopic(PipelineError):
     """A topic, or a partition of it, that does not exist."""
+
+
+class SchemaUnavailable(PipelineError):
+    """A schema registry does not respond, or refuses a request."""
 
 
 class DamagedRecords(PipelineError):

@@ -46,9 +46,13 @@ def codec_of(kind: str, schema: ParsedSchema) -> Codec:
 
 def parsed_codec(kind: str, text: str, references: Sequence[ReferencedSchema]) -> Codec:
     """The codec of a text that a registry has stored. Raises InvalidSchema."""
-    module = _module(kind)
-    codec: Codec = module.codec(module.STORED_FORMAT.parse(text, references))
-    return codec
+    return codec_of(kind, parsed(kind, text, references))
+
+
+def parsed(kind: str, text: str, references: Sequence[ReferencedSchema]) -> ParsedSchema:
+    """The schema of a text that a registry has stored. Raises InvalidSchema."""
+    found: ParsedSchema = _module(kind).STORED_FORMAT.parse(text, references)
+    return found
 
 
 def _module(kind: str) -> Any:

@@ -80,7 +80,7 @@ def test_whole_columns_equal_single_values(values) -> None:
     decoder = JsonDecoder(ORDER)
     texts = column(*values)
     fast = decoder._decode_whole(texts)
-    careful = decode_each(texts, ORDER, decoder._decode_one)
+    careful = decode_each(texts, ORDER, decoder.decode_one)
     assert fast is not None, "valid values are read at once"
     assert fast.values.to_pylist() == careful.values.to_pylist()
     assert careful.errors.null_count == len(values) and fast.errors.null_count == len(values)

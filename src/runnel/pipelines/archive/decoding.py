@@ -1,6 +1,6 @@
 """Adds the decoded value as column `decoded`, and decoding errors as `decode_error`."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -10,11 +10,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from runnel.pipelines.archive.layout import DECODE_ERROR, DECODED
-from runnel.pipelines.source.avro_values import AvroDecoder
-from runnel.pipelines.source.columns import value_type
-from runnel.pipelines.source.json_values import JsonDecoder
+from runnel.pipelines.source.columns import value_decoder, value_type
 from runnel.pipelines.source.options import SourceOptions
-from runnel.pipelines.source.values import Decoded, decode_strings
 
 
 def with_decoded(frame: DataFrame, options: SourceOptions) -> DataFrame:
@@ -28,18 +25,9 @@ def with_decoded(frame: DataFrame, options: SourceOptions) -> DataFrame:
 
 def _decode_batches(options: SourceOptions, kind: DataType, batches: Iterable[Any]) -> Iterator[Any]:
     """Runs in a task."""
-    decode = _decoder(options, to_arrow_type(kind, timezone="UTC"))
+    decode = value_decoder(options, to_arrow_type(kind, timezone="UTC"))
+    assert decode is not None, "bytes are not decoded"
     for batch in batches:
         decoded = decode(batch.column("value").cast(pa.binary()))
         names = [*batch.schema.names, DECODED, DECODE_ERROR]
         yield pa.RecordBatch.from_arrays([*batch.columns, decoded.values, decoded.errors], names=names)
-
-
-def _decoder(options: SourceOptions, kind: pa.DataType) -> Callable[[pa.BinaryArray], Decoded]:
-    match options.value_format:
-        case "json":
-            return JsonDecoder(kind).decode
-        case "avro":
-            return AvroDecoder(options.value_schema or "", kind).decode
-        case _:
-            return decode_strings

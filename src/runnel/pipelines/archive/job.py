@@ -29,6 +29,7 @@ from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.queries import run_queries
 from runnel.pipelines.restore.groups import committed_by
+from runnel.pipelines.source.columns import with_schema
 from runnel.pipelines.source.options import SourceOptions, read_options
 from runnel.pipelines.source.resolving import Topics, connected, subscribed
 from runnel.pipelines.tables import open_catalog
@@ -63,6 +64,8 @@ class ArchiveOptions:
     records_per_batch: int | None = None
     value_format: str = "bytes"
     value_schema: str | None = None
+    value_registry: Mapping[str, str] = field(default_factory=dict)
+    """Options that name the schema of values in a registry."""
     retention_days: int | None = None
     upkeep: UpkeepPolicy = FULL_UPKEEP
     table_properties: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +88,8 @@ class ArchiveOutcome:
 def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) -> ArchiveOutcome:
     """Archive all available records, or run until stopped."""
     check_location(session, options.warehouse)
-    source = _source(options)
+    # The schema of this run, also if a newer version is registered.
+    source = with_schema(_source(options))
     with (
         open_catalog(options.warehouse, options.catalog) as catalog,
         locked_checkpoint(
@@ -142,7 +146,7 @@ def _read_options(options: ArchiveOptions) -> dict[str, str]:
 
 
 def _source(options: ArchiveOptions) -> SourceOptions:
-    options_ = {**_read_options(options), "valueFormat": options.value_format}
+    options_ = {**_read_options(options), "valueFormat": options.value_format, **options.value_registry}
     if options.value_schema is not None:
         options_["valueSchema"] = options.value_schema
     return read_options(options_)

@@ -46,7 +46,7 @@ def analyse(session: "SparkSession", declaration: Declaration, findings: Finding
         _report(part, error, findings)
 
     with _quiet_spark():
-        frames = built(own, declaration, lambda source: _empty(own, source), failed)
+        frames = built(own, declaration, lambda source: _empty(own, source, declaration), failed)
         for step in declaration.steps.values():
             if step.name in frames:
                 _check_names(step, frames[step.name], findings)
@@ -69,11 +69,11 @@ def _quiet_spark() -> Iterator[None]:
         logger.disabled = before
 
 
-def _empty(session: "SparkSession", source: Source) -> "DataFrame":
+def _empty(session: "SparkSession", source: Source, declaration: Declaration) -> "DataFrame":
     """A stream with the columns of the source and without rows."""
     from pyspark.sql import functions as F
 
-    columns: StructType = source_columns(source)
+    columns: StructType = source_columns(source, declaration)
     rate = session.readStream.format("rate").load()
     nothing = rate.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields))
     return with_watermark(nothing, source)
@@ -81,7 +81,8 @@ def _empty(session: "SparkSession", source: Source) -> "DataFrame":
 
 def _report(part: Source | Step, error: Exception, findings: Findings) -> None:
     if isinstance(part, Source):
-        position = part.schema.position if part.schema else part.position
+        named = part.schema or part.subject or part
+        position = named.position
         findings.error(position, f"source {part.name!r}: {_OPTION.sub('', error_text(error))}")
     elif part.sql is not None:
         findings.error(position_in(part.sql, error), f"step {part.name!r}: {error_text(error)}")
@@ -143,8 +144,9 @@ def _check_topic_types(sink: Sink, target: TopicTarget, columns: "StructType", f
         (target.partition, ("tinyint", "smallint", "int", "bigint")),
         (target.timestamp, ("timestamp",)),
         (target.headers, (_HEADERS,)),
-        (target.value if isinstance(target.value, str) else None, ("string", "binary")),
     ]
+    if target.subject is None and isinstance(target.value, str):
+        wanted.append((target.value, ("string", "binary")))
     for name, types in wanted:
         if name in columns.names:
             found = columns[name].dataType.simpleString()

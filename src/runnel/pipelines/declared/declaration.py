@@ -11,7 +11,9 @@ from runnel.pipelines.declared.findings import Position
 from runnel.pipelines.declared.tree import Scalar
 from runnel.pipelines.upkeep import UpkeepPolicy
 
-FORMATS = ("json", "avro", "string", "bytes")
+FORMATS = ("json", "avro", "protobuf", "json-schema", "string", "bytes")
+REGISTERED_FORMATS = ("avro", "protobuf", "json-schema")
+"""Formats of values that have schemas of a registry; for sources, `avro` also without one."""
 METADATA = ("key", "topic", "partition", "offset", "timestamp", "headers")
 ON_MALFORMED = ("dead-letter", "skip", "fail")
 DELIVERIES = ("exactly-once", "at-least-once")
@@ -37,6 +39,19 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """A subject of the registry instead of a schema."""
+
+    format: str
+    name: str | None
+    """None is the subject of the topic's values."""
+    version: str
+    """A number, or `latest`."""
+    message: str | None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class Watermark:
     """The event-time column, and how late a row may arrive."""
 
@@ -55,6 +70,7 @@ class Source:
     pattern: str | None
     format: str
     schema: Schema | None
+    subject: Subject | None
     watermark: Watermark | None
     keeps_all: bool
     """`watermark: none`: state that grows without bound is accepted."""
@@ -69,7 +85,7 @@ class Source:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The columns that a step can select."""
+        """The columns that a step can select, without those that a subject has."""
         decoded = tuple(column.name for column in self.schema.columns) if self.schema else ("value",)
         return (*decoded, *(f"_{name}" for name in self.metadata))
 
@@ -119,6 +135,8 @@ class TopicTarget:
     transaction_timeout_ms: int | None
     """Timeout of the transactions of a batch; None is the sink's default."""
     partitions: int | None
+    subject: Subject | None = None
+    """The schema with which values are encoded; None writes JSON, or the column as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +211,21 @@ class Declaration:
     """The input of every sink, including sinks with errors."""
     properties: ClientProperties = NO_PROPERTIES
     """Client properties of TLS and SASL."""
+    registry: str = ""
+    """The address of the schema registry."""
+    registry_user: str | None = None
+
+    def subject_options(self, subject: Subject) -> dict[str, str]:
+        """The options with which the source and the sink use a subject."""
+        found = {
+            "valueFormat": subject.format,
+            "schemaRegistry.url": self.registry,
+            "schemaRegistry.user": self.registry_user,
+            "valueSubject": subject.name,
+            "valueVersion": subject.version,
+            "valueMessage": subject.message,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def connection(self) -> dict[str, str]:

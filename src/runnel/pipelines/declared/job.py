@@ -31,7 +31,13 @@ from runnel.pipelines.declared.query_start import (
     start_with_retries,
 )
 from runnel.pipelines.declared.reading import TRIGGER_MS
-from runnel.pipelines.declared.sink_queries import check_timeouts, start_query, started, topic_writer
+from runnel.pipelines.declared.sink_queries import (
+    check_subjects,
+    check_timeouts,
+    start_query,
+    started,
+    topic_writer,
+)
 from runnel.pipelines.declared.spark_errors import error_text
 from runnel.pipelines.declared.starts import Starts, pinned_starts
 from runnel.pipelines.declared.topic_creation import create_topics, dead_letter_sources
@@ -80,6 +86,7 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
             # First, so that nothing is changed for another pipeline or another cluster.
             folders = _held_folders(declaration, checkpoint, broker.cluster_id(), held)
             check_timeouts(declaration, broker)
+            check_subjects(declaration)
             create_topics(declaration, broker)
             starts = pinned_starts(declaration, broker, checkpoint)
         trigger = _trigger(declaration, options.once)

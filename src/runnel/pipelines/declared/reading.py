@@ -19,6 +19,7 @@ from runnel.pipelines.declared.values import Key, Section
 from runnel.pipelines.errors import BadOption
 
 BROKER = "127.0.0.1:9092"
+REGISTRY = "http://127.0.0.1:8080"
 TRIGGER_MS = 10_000
 CHECKPOINTS = ".runnel/checkpoints"
 
@@ -51,6 +52,8 @@ TOP_KEYS = {
         values.matching(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", "bootstrap servers, such as 127.0.0.1:9092")
     ),
     "broker-properties": Key(values.text("a file with client properties, such as security.protocol")),
+    "registry": Key(values.text("the address of a schema registry, such as http://127.0.0.1:8080")),
+    "registry-user": Key(values.text("the user of the registry, NAME:PASSWORD")),
     "trigger": Key(_trigger),
     "checkpoint": Key(values.text("a directory")),
     "settings": Key(values.settings("Spark settings, such as spark.sql.shuffle.partitions")),
@@ -110,6 +113,8 @@ def _declaration(
         broken=frozenset(broken),
         sink_inputs=_sink_inputs(section),
         properties=_properties(section, folder, environment, findings),
+        registry=section.get("registry", environment.get("RUNNEL_REGISTRY") or REGISTRY),
+        registry_user=section.get("registry-user", environment.get("RUNNEL_REGISTRY_USER") or None),
     )
 
 

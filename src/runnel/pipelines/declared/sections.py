@@ -11,11 +11,13 @@ from runnel.pipelines.declared.declaration import (
     FORMATS,
     METADATA,
     ON_MALFORMED,
+    REGISTERED_FORMATS,
     PythonFunction,
     Reference,
     Schema,
     Source,
     Step,
+    Subject,
     Watermark,
 )
 from runnel.pipelines.declared.findings import Findings, Position, did_you_mean, listed
@@ -58,6 +60,11 @@ _OF_KEYS = {
     "subscribe": "topic or topics",
     "subscribepattern": "pattern",
     "assign": "topic or topics",
+    "valuesubject": "subject",
+    "valueversion": "version",
+    "valuemessage": "message",
+    "schemaregistry.url": "registry",
+    "schemaregistry.user": "registry-user",
 }
 """Options that are set by keys of the pipeline file."""
 _ANY_SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
@@ -86,12 +93,18 @@ def _options(node: Node, findings: Findings) -> dict[str, str] | None:
     return found if is_whole else None
 
 
+SUBJECT_KEYS = {
+    "subject": Key(values.text("a subject of the schema registry")),
+    "version": Key(values.matching(r"latest|[1-9]\d{0,9}", "a version of the subject, or latest")),
+    "message": Key(values.text("the name of a Protobuf message")),
+}
 SOURCE_KEYS = {
     "topic": Key(TOPIC_NAME),
     "topics": Key(values.texts("names of topics")),
     "pattern": Key(values.text("a regular expression for topic names")),
     "format": Key(values.choice(*FORMATS)),
     "schema": Key(_as_is),
+    **SUBJECT_KEYS,
     "watermark": Key(_watermark),
     "start": Key(values.moment("a starting position", "earliest", "latest")),
     "on-malformed": Key(values.choice(*ON_MALFORMED)),
@@ -115,7 +128,8 @@ def read_source(name: str, position: Position, node: Node, folder: Path, finding
         problem = f"has {listed(named, 'and')}" if named else "has no topics"
         findings.error(position, f"{what} {problem}: exactly one of topic, topics or pattern is required")
         section.is_whole = False
-    schema = _schema_of(section, what, folder, findings)
+    subject = _subject_of(section, what, findings)
+    schema = None if subject else _schema_of(section, what, folder, findings)
     metadata = _metadata_of(section, findings)
     watermark = section.get("watermark")
     source = Source(
@@ -125,6 +139,7 @@ def read_source(name: str, position: Position, node: Node, folder: Path, finding
         pattern=section.get("pattern"),
         format=section.get("format", "json"),
         schema=schema,
+        subject=subject,
         watermark=watermark if isinstance(watermark, Watermark) else None,
         keeps_all=watermark == "none",
         start=section.get("start", "earliest"),
@@ -149,6 +164,51 @@ def _topics_of(section: Section, findings: Findings) -> tuple[str, ...]:
     return tuple(topic for topic in found if topic)
 
 
+def _subject_of(section: Section, what: str, findings: Findings) -> Subject | None:
+    """The subject of a source; None if its schema is in the file."""
+    value_format = section.get("format", "json")
+    given = [key for key in SUBJECT_KEYS if key in section.positions]
+    if value_format not in REGISTERED_FORMATS or (value_format == "avro" and "schema" in section.positions):
+        if given:
+            reason = "a schema" if value_format == "avro" else f"format {value_format}"
+            findings.error(
+                section.position_of(given[0]),
+                f"{what} has {reason}: {given[0]} requires one of the formats "
+                f"{listed(REGISTERED_FORMATS)}, without a schema",
+            )
+            section.is_whole = False
+        return None
+    if value_format == "avro" and not given:
+        return None
+    return read_subject(section, what, value_format, section.get("topic"), findings)
+
+
+def read_subject(
+    section: Section, what: str, value_format: str, topic: str | None, findings: Findings
+) -> Subject:
+    """The subject of a source or a sink, by default that of the topic's values."""
+    wrong = None
+    if "schema" in section.positions:
+        wrong = f"{what} has format {value_format}, whose schema is a subject of the registry: remove schema"
+        position = section.position_of("schema")
+    elif "subject" not in section.positions and topic is None and "topic" not in section.positions:
+        wrong = f"{what} has several topics and requires a subject"
+        position = section.position
+    elif "message" in section.positions and value_format != "protobuf":
+        wrong = f"message applies to format protobuf, not to {value_format}"
+        position = section.position_of("message")
+    if wrong is not None:
+        findings.error(position, wrong)
+        section.is_whole = False
+    return Subject(
+        value_format,
+        section.get("subject") or (f"{topic}-value" if topic else None),
+        section.get("version", "latest"),
+        section.get("message"),
+        section.position_of("subject"),
+    )
+
+
 def _schema_of(section: Section, what: str, folder: Path, findings: Findings) -> Schema | None:
     value_format = section.get("format", "json")
     node = section.get("schema")
@@ -165,7 +225,8 @@ def _schema_of(section: Section, what: str, folder: Path, findings: Findings) ->
         if "schema" not in section.positions and not format_is_wrong:
             findings.error(
                 section.position,
-                f'{what} has format {value_format} and requires a schema, such as "id string, at timestamp"',
+                f"{what} has format {value_format} and requires a schema"
+                + (", or a subject" if value_format == "avro" else ', such as "id string, at timestamp"'),
             )
         section.is_whole = False
         return None
@@ -230,7 +291,8 @@ def _check_columns(source: Source, section: Section, findings: Findings) -> None
             )
             section.is_whole = False
     watermark = source.watermark
-    if watermark is None:
+    if watermark is None or (source.subject is not None and not watermark.column.startswith("_")):
+        # The columns of a subject are known to the registry only.
         return
     if watermark.column not in source.column_names:
         close = did_you_mean(watermark.column, source.column_names)

@@ -14,7 +14,9 @@ from runnel.pipelines.declared.declaration import (
     Trigger,
 )
 from runnel.pipelines.errors import BadOption
+from runnel.pipelines.sink.options import write_options
 from runnel.pipelines.sink.timeouts import timeout_max_ms, too_long
+from runnel.pipelines.sink.writers import with_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,6 +43,8 @@ def start_query(
             more = {"inDoubt": in_doubt}
             if target.transaction_timeout_ms is not None:
                 more["transactionTimeoutMs"] = str(target.transaction_timeout_ms)
+            if target.subject is not None:
+                more |= declaration.subject_options(target.subject)
             writer = topic_writer(
                 rows, declaration.connection, target.delivery, sink.mode, target.topic, more
             )
@@ -83,6 +87,18 @@ def check_timeouts(declaration: Declaration, broker: BrokerView) -> None:
             )
 
 
+def check_subjects(declaration: Declaration) -> None:
+    """BadOption if values of a sink cannot be encoded with the subject that it names."""
+    for sink in declaration.sinks.values():
+        if isinstance(sink.target, TopicTarget) and sink.target.subject is not None:
+            options = {
+                **declaration.connection,
+                **declaration.subject_options(sink.target.subject),
+                "topic": sink.target.topic,
+            }
+            with_schema(write_options(options))
+
+
 def topic_writer(
     rows: "DataFrame",
     connection: Mapping[str, str],
@@ -112,7 +128,7 @@ def _topic_batches(options: dict[str, str]) -> "Callable[[DataFrame, int], None]
 
 
 def record_frame(frame: "DataFrame", target: TopicTarget) -> "DataFrame":
-    """Rows as records, with the value as JSON unless it is a column."""
+    """Rows as records. The value is JSON, a struct if it has a subject, or a column."""
     columns = [_value(frame, target).alias("value")]
     if target.key is not None:
         columns.append(as_text(_column(target.key), frame.schema[target.key].dataType).alias("key"))
@@ -129,6 +145,8 @@ def _value(frame: "DataFrame", target: TopicTarget) -> "Column":
     if isinstance(target.value, str):
         return _column(target.value)
     names = target.value or tuple(frame.columns)
+    if target.subject is not None:
+        return F.struct(*(_column(name) for name in names))
     # Consumers distinguish a field that is absent from one that is null.
     return F.to_json(F.struct(*(_column(name) for name in names)), {"ignoreNullFields": "false"})
 

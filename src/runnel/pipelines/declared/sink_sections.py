@@ -7,16 +7,18 @@ from runnel.pipelines.declared import values
 from runnel.pipelines.declared.declaration import (
     DELIVERIES,
     MODES,
+    REGISTERED_FORMATS,
     ConsoleTarget,
     ParquetTarget,
     Reference,
     Sink,
     SinkTarget,
+    Subject,
     TableTarget,
     TopicTarget,
 )
 from runnel.pipelines.declared.findings import Findings, Position, listed
-from runnel.pipelines.declared.sections import TOPIC_NAME
+from runnel.pipelines.declared.sections import SUBJECT_KEYS, TOPIC_NAME, read_subject
 from runnel.pipelines.declared.tree import Mapping, Node, Scalar
 from runnel.pipelines.declared.values import NO_TEXTS, Key, Section, Texts
 from runnel.pipelines.sink.options import TRANSACTION_TIMEOUT_MIN_MS
@@ -38,6 +40,8 @@ TOPIC_KEYS = {
     **_COMMON,
     "topic": Key(TOPIC_NAME),
     "key": Key(_COLUMN),
+    "format": Key(values.choice("json", *REGISTERED_FORMATS)),
+    **SUBJECT_KEYS,
     "value": Key(values.texts("json, the name of a column, or a list of columns")),
     "headers": Key(_COLUMN),
     "partition": Key(_COLUMN),
@@ -145,7 +149,7 @@ def read_sink(name: str, position: Position, node: Node, folder: Path, findings:
             section.position_of("console"), f"{what} writes nothing with console: false: remove it"
         )
         return None
-    if kind == "topic" and not _check_timeout(section, findings):
+    if kind == "topic" and not (_check_timeout(section, findings) and _check_format(section, what, findings)):
         return None
     source = section.get("from")
     columns = _columns(section)
@@ -169,6 +173,19 @@ def _check_timeout(section: Section, findings: Findings) -> bool:
         )
         return False
     return True
+
+
+def _check_format(section: Section, what: str, findings: Findings) -> bool:
+    """Check the keys of the value's schema in the registry."""
+    value_format = section.get("format", JSON)
+    if value_format != JSON:
+        read_subject(section, what, value_format, section.get("topic"), findings)
+        return section.is_whole
+    given = [key for key in SUBJECT_KEYS if key in section.positions]
+    if given:
+        formats = listed(REGISTERED_FORMATS)
+        findings.error(section.position_of(given[0]), f"{given[0]} requires one of the formats {formats}")
+    return not given
 
 
 def _columns(section: Section) -> tuple[Reference, ...]:
@@ -220,7 +237,15 @@ def _topic(section: Section) -> TopicTarget:
         delivery=section.get("delivery", "exactly-once"),
         transaction_timeout_ms=section.get("transaction-timeout"),
         partitions=section.get("partitions"),
+        subject=_subject(section),
     )
+
+
+def _subject(section: Section) -> Subject | None:
+    value_format = section.get("format", JSON)
+    if value_format == JSON:
+        return None
+    return read_subject(section, "", value_format, section.get("topic"), Findings())
 
 
 def located(path: str, folder: Path) -> str:

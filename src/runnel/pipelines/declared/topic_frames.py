@@ -34,8 +34,7 @@ def read_options_of(
         options["subscribePattern"] = pattern
     else:
         options["subscribe"] = ",".join(source.topics)
-    if source.schema is not None:
-        options["valueSchema"] = source.schema.text
+    options |= _value_options(source, declaration)
     if source.records_per_batch is not None:
         options["maxOffsetsPerTrigger"] = str(source.records_per_batch)
     return {**options, **source.options}
@@ -50,15 +49,21 @@ def start_options(source: Source, starts: Mapping[str, Mapping[str, int]] | None
     return {"startingOffsets": source.start}
 
 
-def source_columns(source: Source) -> "StructType":
-    """The columns of a source."""
+def _value_options(source: Source, declaration: Declaration) -> dict[str, str]:
+    if source.subject is not None:
+        return declaration.subject_options(source.subject)
+    return {} if source.schema is None else {"valueSchema": source.schema.text}
+
+
+def source_columns(source: Source, declaration: Declaration) -> "StructType":
+    """The columns of a source; those of a subject are looked up."""
     from pyspark.sql.types import StructField, StructType
 
     from runnel.pipelines.source.columns import TYPES
 
-    asked = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any", "valueFormat": source.format}
-    if source.schema is not None:
-        asked["valueSchema"] = source.schema.text
+    topic = source.topics[0] if source.topics else "any"
+    asked = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": topic, "valueFormat": source.format}
+    asked |= _value_options(source, declaration)
     value = _all_columns(asked)["value"].dataType
     fields = list(value.fields) if isinstance(value, StructType) else [StructField("value", value)]
     return StructType([*fields, *(StructField(f"_{name}", TYPES[name]) for name in source.metadata)])

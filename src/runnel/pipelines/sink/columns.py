@@ -33,17 +33,24 @@ class Columns:
     timestamp: int | None
 
 
-def record_columns(schema: StructType, topic: str | None) -> Columns:
-    """The columns of a record; BadOption if they cannot be written. Other columns are ignored."""
+def record_columns(schema: StructType, topic: str | None, *, encodes_values: bool = False) -> Columns:
+    """The columns of a record; BadOption if they cannot be written. Other columns are ignored.
+
+    Values that are encoded with a schema may be of any type but binary; text is JSON.
+    """
     indexes = {field.name.lower(): index for index, field in enumerate(schema.fields)}
     if "value" not in indexes:
         found = ", ".join(schema.fieldNames()) or "no columns"
-        raise BadOption(f"a column `value` of type string or binary is required; found: {found}")
+        wanted = "" if encodes_values else " of type string or binary"
+        raise BadOption(f"a column `value`{wanted} is required; found: {found}")
     if topic is None and "topic" not in indexes:
         raise BadOption("no topic is set: set the option topic, or add a column `topic`")
     types = {name: schema.fields[index].dataType for name, index in indexes.items()}
-    for name in ("value", "key"):
-        _check(types, name, "string or binary", StringType, BinaryType)
+    if not encodes_values:
+        _check(types, "value", "string or binary", StringType, BinaryType)
+    elif isinstance(types["value"], BinaryType):
+        raise BadOption("column `value` must be a struct or JSON text to be encoded, not binary")
+    _check(types, "key", "string or binary", StringType, BinaryType)
     _check(types, "topic", "string", StringType)
     _check(types, "partition", "int", *_NUMBERS)
     _check(types, "timestamp", "timestamp", TimestampType)

@@ -8,6 +8,7 @@ from runnel.batch.compression import Compression
 from runnel.client.properties import ClientProperties
 from runnel.pipelines.client_options import read_client_properties
 from runnel.pipelines.errors import BadOption
+from runnel.pipelines.registered.options import REGISTRY_OPTIONS, TYPES, URL, ValueOptions, value_options
 from runnel.pipelines.source.options import check_names
 
 EXACTLY_ONCE = "exactly-once"
@@ -15,6 +16,8 @@ AT_LEAST_ONCE = "at-least-once"
 FAIL = "fail"
 WRITE = "write"
 SKIP = "skip"
+AS_IS = "bytes"
+"""The default of valueFormat: values are strings or binary, written as they are."""
 WRITE_OPTIONS = (
     "kafka.bootstrap.servers",
     "bootstrap.servers",
@@ -26,6 +29,8 @@ WRITE_OPTIONS = (
     "txnAppId",
     "txnVersion",
     "txnFirstVersion",
+    "valueFormat",
+    *REGISTRY_OPTIONS,
     "kafka.compression.type",
     "kafka.batch.size",
     "kafka.delivery.timeout.ms",
@@ -65,6 +70,8 @@ class SinkOptions:
     delivery_timeout_s: float
     client_id: str
     properties: ClientProperties
+    values: ValueOptions | None = None
+    """The schema with which values are encoded; None writes them as they are."""
 
 
 def write_options(given: Mapping[str, str]) -> SinkOptions:
@@ -75,6 +82,7 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
     if not servers:
         raise BadOption("the option kafka.bootstrap.servers is missing; it looks like 127.0.0.1:9092")
     application, version, first_version = _numbering(options)
+    timeout_ms = _number(options, "kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS, least=1)
     return SinkOptions(
         bootstrap_servers=servers,
         topic=options.get("topic") or None,
@@ -87,10 +95,21 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
         first_version=first_version,
         compression=_compression(options),
         batch_bytes=_number(options, "kafka.batch.size", BATCH_BYTES, least=1),
-        delivery_timeout_s=_number(options, "kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS, least=1) / 1000,
+        delivery_timeout_s=timeout_ms / 1000,
         client_id=options.get("kafka.client.id") or "runnel-spark",
         properties=read_client_properties(options),
+        values=_values(options, timeout_ms / 1000),
     )
+
+
+def _values(options: Mapping[str, str], wait_s: float) -> ValueOptions | None:
+    value_format = _one_of(options, "valueFormat", (AS_IS, *TYPES))
+    found = value_options(options, value_format, options.get("topic"), wait_s)
+    if found is None and value_format != AS_IS:
+        raise BadOption(
+            f"valueFormat={value_format} requires the option {URL}, such as http://127.0.0.1:8080"
+        )
+    return found
 
 
 def _timeout(options: Mapping[str, str]) -> int | None:

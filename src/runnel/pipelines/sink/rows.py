@@ -1,6 +1,6 @@
 """The rows of an Arrow batch as the columns of records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,15 +66,18 @@ def pieces(batch: Any) -> Iterator[Any]:
         yield batch.slice(start, length)
 
 
-def rows_of(batch: Any, columns: Columns, now_ms: int) -> Rows:
-    """The columns of the records; rows without a timestamp get the current time."""
+def rows_of(batch: Any, columns: Columns, now_ms: int, encode: Callable[[Any], Any] | None = None) -> Rows:
+    """The columns of the records; rows without a timestamp get the current time.
+
+    `encode` converts the column of values to binary.
+    """
 
     def column(index: int | None) -> Any:
         return None if index is None else batch.column(index)
 
     return Rows(
         binary(column(columns.key)),
-        binary(column(columns.value)),
+        (encode or binary)(column(columns.value)),
         None if columns.headers is None else encode_headers(column(columns.headers)),
         _milliseconds(column(columns.timestamp), batch.num_rows, now_ms),
         column(columns.topic),

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,15 @@ def connected(options: SinkOptions, outage_max_s: float) -> BrokerView:
     )
 
 
+def value_encoder(options: SinkOptions) -> Callable[[Any], Any] | None:
+    """Encodes columns of values with the schema of the options; None if they are written as they are."""
+    if options.values is None:
+        return None
+    from runnel.pipelines.registered.encoding import RegisteredEncoder
+
+    return RegisteredEncoder(options.values).encode
+
+
 class TaskWriter:
     """One attempt of a task. Without write info it writes at least once, with its own producer id."""
 
@@ -74,6 +83,7 @@ class TaskWriter:
         self._rows = 0
         self._part: Part | None = None
         self._action: BatchAction | None = None
+        self._encode = value_encoder(options)
         self._packer: Packer | None = None
         self._sender: BatchSender | None = None
 
@@ -105,7 +115,7 @@ class TaskWriter:
 
     def _add_piece(self, piece: Any, view: BrokerView) -> None:
         assert self._packer is not None and self._sender is not None
-        rows = rows_of(piece, self._columns, time.time_ns() // 1_000_000)
+        rows = rows_of(piece, self._columns, time.time_ns() // 1_000_000, self._encode)
         topics, topic_of = topics_of(rows, self._options.topic)
         if not self._counts.keys() >= set(topics):
             view.run(lambda cluster: self._count_partitions(cluster, topics))

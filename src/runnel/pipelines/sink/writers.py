@@ -6,6 +6,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -48,8 +49,8 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame atomically."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._options = options
-        self._columns = record_columns(schema, options.topic)
+        self._options = options = with_schema(options)
+        self._columns = record_columns(schema, options.topic, encodes_values=options.values is not None)
         self._info = _batch_info(options) if options.is_exactly_once else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -68,8 +69,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query; replayed batches are not duplicated."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._options = options
-        self._columns = record_columns(schema, options.topic)
+        self._options = options = with_schema(options)
+        self._columns = record_columns(schema, options.topic, encodes_values=options.values is not None)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         info = _streaming_info(self._options) if self._options.is_exactly_once else None
@@ -80,6 +81,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:
         _abort(self._options, messages)
+
+
+def with_schema(options: SinkOptions) -> SinkOptions:
+    """The options with the schema that they name in a registry. Raises BadOption, SchemaUnavailable."""
+    if options.values is None:
+        return options
+    from runnel.pipelines.registered.decoding import looked_up
+
+    return replace(options, values=looked_up(options.values))
 
 
 def _batch_info(options: SinkOptions) -> WriteInfo:

@@ -64,17 +64,22 @@ class AvroDecoder:
         return decode_each(column, self._kind, self._decode_one)
 
     def _decode_one(self, text: bytes) -> Any:
-        stream = io.BytesIO(text)
-        try:
-            value = fastavro.schemaless_reader(stream, self._schema, None)
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - any error of the reader means malformed bytes
-            raise Malformed(f"does not match the Avro schema: {error or type(error).__name__}") from None
-        rest = len(text) - stream.tell()
-        if rest:
-            raise Malformed(f"does not match the Avro schema: {rest} trailing bytes")
-        return value
+        return decoded(text, self._schema, None)
+
+
+def decoded(text: bytes, writer: Schema, reader: Schema | None) -> Any:
+    """The value of bytes, as the reader's schema has it; Malformed if they do not match."""
+    stream = io.BytesIO(text)
+    try:
+        value = fastavro.schemaless_reader(stream, writer, reader)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - any error of the reader means malformed bytes
+        raise Malformed(f"does not match the Avro schema: {error or type(error).__name__}") from None
+    rest = len(text) - stream.tell()
+    if rest:
+        raise Malformed(f"does not match the Avro schema: {rest} trailing bytes")
+    return value
 
 
 def parsed_schema(text: str) -> Schema:

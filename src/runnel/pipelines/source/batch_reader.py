@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from runnel.pipelines.source.columns import RowBuilder
+from runnel.pipelines.source.columns import RowBuilder, with_schema
 from runnel.pipelines.source.options import SourceOptions
 from runnel.pipelines.source.planning import split_ranges
 from runnel.pipelines.source.reading import RangePartition, read_range
@@ -17,6 +17,7 @@ class BatchReader(DataSourceReader):
     """Reads the offsets available when the query is planned, and commits no offsets."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        options = with_schema(options, schema)
         # A schema that no task can fill is reported here, not by every task.
         RowBuilder(options, schema)
         self._options = options

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -43,23 +44,52 @@ TYPES: Mapping[str, DataType] = {
 """Names, types and order of Spark's Kafka connector."""
 MALFORMED_TYPES: Mapping[str, DataType] = {"valueError": StringType(), "rawValue": BinaryType()}
 """Additional columns if values are decoded."""
+SCHEMA_ID_TYPES: Mapping[str, DataType] = {"valueSchemaId": IntegerType()}
+"""An additional column if values have schemas of a registry."""
+SCHEMA_ID = "runnel.schema.id"
+"""The property of the column `value` that has the id of the schema that its type was derived from."""
 
 
 # Schema.
 
 
 def table_schema(options: SourceOptions) -> StructType:
-    """All columns with these options."""
+    """All columns with these options. A schema that they name in a registry is looked up."""
+    options = with_schema(options)
     types = {**TYPES, "value": value_type(options)}
     if not options.include_headers:
         del types["headers"]
     if options.value_format != "bytes":
         types |= MALFORMED_TYPES
-    return StructType([StructField(name, kind) for name, kind in types.items()])
+    properties = {}
+    if options.values is not None and options.values.schema is not None:
+        types |= SCHEMA_ID_TYPES
+        properties["value"] = {SCHEMA_ID: options.values.schema.id}
+    return StructType(
+        [StructField(name, kind, metadata=properties.get(name)) for name, kind in types.items()]
+    )
+
+
+def with_schema(options: SourceOptions, columns: StructType | None = None) -> SourceOptions:
+    """The options with the schema that they name in a registry: the one that the columns were derived from.
+
+    A newer version may have been registered since then.
+    """
+    if options.values is None or options.values.schema is not None:
+        return options
+    from runnel.pipelines.registered.decoding import looked_up
+
+    value = next((column for column in columns or () if column.name == "value"), None)
+    schema_id = None if value is None else value.metadata.get(SCHEMA_ID)
+    return replace(options, values=looked_up(options.values, schema_id))
 
 
 def value_type(options: SourceOptions) -> DataType:
     """The type of the decoded values."""
+    if options.values is not None:
+        from runnel.pipelines.registered.decoding import decoded_type
+
+        return decoded_type(options.values)
     text = options.value_schema
     match options.value_format:
         case "bytes":
@@ -74,7 +104,8 @@ def value_type(options: SourceOptions) -> DataType:
 
 def _needed(text: str | None, value_format: str) -> str:
     if not text:
-        raise BadOption(f"valueFormat={value_format} requires the option valueSchema")
+        or_subject = ", or schemaRegistry.url and valueSubject" if value_format == "avro" else ""
+        raise BadOption(f"valueFormat={value_format} requires the option valueSchema{or_subject}")
     return text
 
 
@@ -101,8 +132,8 @@ def check_schema(chosen: StructType, options: SourceOptions) -> None:
                 f"available: {full.simpleString()}"
             )
     names = set(chosen.fieldNames())
-    if names & MALFORMED_TYPES.keys() and "value" not in names:
-        raise BadOption("the columns valueError and rawValue require the column value")
+    if names & {*MALFORMED_TYPES, *SCHEMA_ID_TYPES} and "value" not in names:
+        raise BadOption("the columns valueError, rawValue and valueSchemaId require the column value")
 
 
 # Construction.
@@ -135,7 +166,8 @@ class RowBuilder:
         check_schema(schema, options)
         self._names = schema.fieldNames()
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        self._decode = self._decoder(options) if "value" in self._names else None
+        has_value = "value" in self._names
+        self._decode = value_decoder(options, self._schema.field("value").type) if has_value else None
 
     def batch(self, partition: TopicPartition, spans: Spans) -> pa.RecordBatch:
         """A batch of the records of a fetch."""
@@ -143,23 +175,33 @@ class RowBuilder:
             columns = [COLUMNS[name](partition, spans) for name in self._names]
         else:
             decoded = self._decode(COLUMNS["value"](partition, spans))
-            made = {"value": decoded.values, "valueError": decoded.errors, "rawValue": decoded.raw}
+            made = {
+                "value": decoded.values,
+                "valueError": decoded.errors,
+                "rawValue": decoded.raw,
+                "valueSchemaId": decoded.schema_ids,
+            }
             columns = [
                 made[name] if name in made else COLUMNS[name](partition, spans) for name in self._names
             ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _decoder(self, options: SourceOptions) -> Callable[[pa.BinaryArray], Decoded] | None:
-        kind = self._schema.field("value").type
-        match options.value_format:
-            case "string":
-                return decode_strings
-            case "json":
-                try:
-                    return JsonDecoder(kind).decode
-                except ValueError as error:
-                    raise BadOption(f"valueSchema: {error}") from None
-            case "avro":
-                return AvroDecoder(_needed(options.value_schema, "avro"), kind).decode
-            case _:
-                return None
+
+def value_decoder(options: SourceOptions, kind: pa.DataType) -> Callable[[pa.BinaryArray], Decoded] | None:
+    """Decodes columns of values to this type; None if they stay bytes."""
+    if options.values is not None:
+        from runnel.pipelines.registered.decoding import RegisteredDecoder
+
+        return RegisteredDecoder(options.values, kind).decode
+    match options.value_format:
+        case "string":
+            return decode_strings
+        case "json":
+            try:
+                return JsonDecoder(kind).decode
+            except ValueError as error:
+                raise BadOption(f"valueSchema: {error}") from None
+        case "avro":
+            return AvroDecoder(_needed(options.value_schema, "avro"), kind).decode
+        case _:
+            return None

@@ -23,20 +23,24 @@ CHUNK_VALUES = 1024
 INTEGER_DIGITS_MAX = 4000
 """Below the limit of Python's int(), whose cost is quadratic."""
 
+ROOT = "value"
+"""The path of a whole value."""
+
 Convert = Callable[[Any], Any]
 
 
 class JsonDecoder:
     """Decodes JSON values into columns of one type."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, texts: frozenset[str] = frozenset()) -> None:
+        """`texts` are the paths of parts that stay JSON text, such as `value.lines[].price`."""
         self._kind = kind
-        self._convert = _converter(kind, "value")
+        self._convert = _converter(kind, ROOT, texts)
         # Conversion through float would lose digits.
         self._parse_float = Decimal if _has_decimals(kind) else float
         self._parse_options = (
             pj.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore")
-            if pa.types.is_struct(kind) and _is_plain(kind)
+            if pa.types.is_struct(kind) and _is_plain(kind) and not texts
             else None
         )
 
@@ -51,7 +55,7 @@ class JsonDecoder:
         for start in range(0, len(column), CHUNK_VALUES):
             chunk = column.slice(start, CHUNK_VALUES)
             part = self._decode_whole(chunk) if len(column) > CHUNK_VALUES else None
-            parts.append(part or decode_each(chunk, self._kind, self._decode_one))
+            parts.append(part or decode_each(chunk, self._kind, self.decode_one))
         return Decoded(
             *(
                 pa.concat_arrays([getattr(part, name) for part in parts])
@@ -88,7 +92,8 @@ class JsonDecoder:
             values = pc.if_else(pc.is_null(text), pa.scalar(None, self._kind), values)
         return all_valid(values)
 
-    def _decode_one(self, text: bytes) -> Any:
+    def decode_one(self, text: bytes) -> Any:
+        """Decode one value; Malformed if it does not match."""
         try:
             return self._convert(self._parse(text.decode("utf-8")))
         except UnicodeDecodeError as error:
@@ -147,9 +152,9 @@ def _has_decimals(kind: pa.DataType) -> bool:
 # Value by value.
 
 
-def _converter(kind: pa.DataType, path: str) -> Convert:
+def _converter(kind: pa.DataType, path: str, texts: frozenset[str]) -> Convert:
     """A function that converts a parsed JSON value to this type or raises Malformed; null stays null."""
-    convert = _converter_of_type(kind, path)
+    convert = _text_of if path in texts else _converter_of_type(kind, path, texts)
 
     def of_nullable(value: Any) -> Any:
         return None if value is None else convert(value)
@@ -157,13 +162,17 @@ def _converter(kind: pa.DataType, path: str) -> Convert:
     return of_nullable
 
 
-def _converter_of_type(kind: pa.DataType, path: str) -> Convert:
+def _text_of(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=float)
+
+
+def _converter_of_type(kind: pa.DataType, path: str, texts: frozenset[str]) -> Convert:
     if pa.types.is_struct(kind):
-        return _struct(kind, path)
+        return _struct(kind, path, texts)
     if pa.types.is_map(kind):
-        return _map(kind, path)
+        return _map(kind, path, texts)
     if pa.types.is_list(kind):
-        item = _converter(kind.value_type, f"{path}[]")
+        item = _converter(kind.value_type, f"{path}[]", texts)
         items = _of_python_type(list, "an array", path)
         return lambda value: [item(one) for one in items(value)]
     for is_kind, make in _SCALARS:
@@ -172,8 +181,8 @@ def _converter_of_type(kind: pa.DataType, path: str) -> Convert:
     raise ValueError(f"{path}: JSON cannot be read as {kind}")
 
 
-def _struct(kind: pa.StructType, path: str) -> Convert:
-    fields = [(field.name, _converter(field.type, f"{path}.{field.name}")) for field in kind]
+def _struct(kind: pa.StructType, path: str, texts: frozenset[str]) -> Convert:
+    fields = [(field.name, _converter(field.type, f"{path}.{field.name}", texts)) for field in kind]
     table = _of_python_type(dict, "an object", path)
 
     def convert(value: Any) -> dict[str, Any]:
@@ -183,10 +192,10 @@ def _struct(kind: pa.StructType, path: str) -> Convert:
     return convert
 
 
-def _map(kind: pa.MapType, path: str) -> Convert:
+def _map(kind: pa.MapType, path: str, texts: frozenset[str]) -> Convert:
     if not pa.types.is_string(kind.key_type):
         raise ValueError(f"{path}: the keys of a JSON object are strings, not {kind.key_type}")
-    item = _converter(kind.item_type, f"{path}{{}}")
+    item = _converter(kind.item_type, f"{path}{{}}", texts)
     table = _of_python_type(dict, "an object", path)
     return lambda value: [(name, item(one)) for name, one in table(value).items()]
 

@@ -13,6 +13,7 @@ from runnel.client.properties import ClientProperties
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.client_options import is_client_option, read_client_properties
 from runnel.pipelines.errors import BadOption
+from runnel.pipelines.registered.options import REGISTRY_OPTIONS, ValueOptions, value_options
 from runnel.pipelines.source.admission import (
     BYTES_PER_TRIGGER,
     OFFSETS_PER_TRIGGER,
@@ -45,6 +46,7 @@ READ_OPTIONS = (
     "includeHeaders",
     "valueFormat",
     "valueSchema",
+    *REGISTRY_OPTIONS,
     "fetchTimeoutMs",
     "kafka.isolation.level",
     "kafka.group.id",
@@ -74,7 +76,7 @@ FOREIGN_OPTIONS = frozenset(
 """Options of Kafka's consumer, of its connector and of Spark that resemble options of this source."""
 CLOSE = 0.84
 """Similarity from which an unknown name is considered a misspelling."""
-VALUE_FORMATS = ("bytes", "string", "json", "avro")
+VALUE_FORMATS = ("bytes", "string", "json", "avro", "protobuf", "json-schema")
 FETCH_BYTES = 8 * 1024 * 1024
 FETCH_BYTES_MAX = 256 * 1024 * 1024
 FETCH_TIMEOUT_MS = 120_000
@@ -108,11 +110,18 @@ class Subscription:
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
 
+    @property
+    def only_topic(self) -> str | None:
+        """The topic, if exactly one is named."""
+        names = self._names
+        return names[0] if len(names) == 1 else None
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self.topics or tuple(dict.fromkeys(partition.topic for partition in self.assigned))
+
     def __str__(self) -> str:
-        if self.pattern is not None:
-            return self.pattern
-        names = self.topics or dict.fromkeys(partition.topic for partition in self.assigned)
-        return ",".join(names)
+        return self.pattern if self.pattern is not None else ",".join(self._names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +141,8 @@ class SourceOptions:
     include_headers: bool
     value_format: str
     value_schema: str | None
+    values: ValueOptions | None
+    """The schema of values that were written with schemas of a registry."""
     isolation: int
     group_id: str
     client_id: str
@@ -145,6 +156,8 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     options = {name.lower(): value for name, value in given.items()}
     check_names(options, READ_OPTIONS)
     subscription = _subscription(options)
+    value_format = _one_of(options, "valueFormat", VALUE_FORMATS)
+    fetch_timeout_ms = _positive(options, "fetchTimeoutMs") or FETCH_TIMEOUT_MS
     return SourceOptions(
         bootstrap_servers=_bootstrap_servers(options),
         subscription=subscription,
@@ -156,12 +169,13 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
         admission=_admission(options),
         include_headers=_boolean(options, "includeHeaders", True),
-        value_format=_one_of(options, "valueFormat", VALUE_FORMATS),
+        value_format=value_format,
         value_schema=_value_schema(options),
+        values=value_options(options, value_format, subscription.only_topic, fetch_timeout_ms / 1000),
         isolation=_isolation(options),
         group_id=options.get("kafka.group.id") or f"spark-{subscription}",
         client_id=options.get("kafka.client.id") or "runnel-spark",
-        fetch_timeout_ms=_positive(options, "fetchTimeoutMs") or FETCH_TIMEOUT_MS,
+        fetch_timeout_ms=fetch_timeout_ms,
         fetch_bytes=min(
             _positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES, FETCH_BYTES_MAX
         ),

@@ -20,7 +20,7 @@ from runnel.model.ids import NO_ID, TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, DataLost, PipelineError
 from runnel.pipelines.source.admission import available, mean_bytes
-from runnel.pipelines.source.columns import RowBuilder
+from runnel.pipelines.source.columns import RowBuilder, with_schema
 from runnel.pipelines.source.options import Bound, SourceOptions
 from runnel.pipelines.source.planning import Range, partition_names, split_ranges
 from runnel.pipelines.source.reading import RangePartition, read_range
@@ -46,6 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads new records in micro-batches."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        options = with_schema(options, schema)
         # A schema that no task can fill is reported here, not by every task.
         RowBuilder(options, schema)
         if options.ending is not None:

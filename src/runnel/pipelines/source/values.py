@@ -27,6 +27,8 @@ class Decoded:
     values: pa.Array
     errors: pa.StringArray
     raw: pa.BinaryArray
+    schema_ids: pa.Int32Array | None = None
+    """Of values that were written with schemas of a registry."""
 
 
 def all_valid(values: pa.Array) -> Decoded:

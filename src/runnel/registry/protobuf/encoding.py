@@ -31,7 +31,7 @@ class Encoder(Messages):
         `name` is that of a message, with or without the package; by default the first one of the schema.
         Fields may have their declared names or those of JSON.
         """
-        indexes = (0,) if name is None else self._indexes_of(name)
+        indexes = (0,) if name is None else self.indexes_of(name)
         descriptor = self.message(indexes)
         value = json_data.parse(text)
         if not isinstance(value, dict) and not descriptor.full_name.startswith(_WITH_OTHER_JSON):
@@ -39,14 +39,15 @@ class Encoder(Messages):
         message = message_factory.GetMessageClass(descriptor)()
         try:
             json_format.ParseDict(
-                value, message, descriptor_pool=self._pool, max_recursion_depth=limits.RECORD_DEPTH_MAX
+                value, message, descriptor_pool=self.pool, max_recursion_depth=limits.RECORD_DEPTH_MAX
             )
             payload: bytes = message.SerializeToString(deterministic=True)
         except _ENCODING_ERRORS as error:
             raise InvalidRecord(_problem(error)) from error
         return write_message_indexes(indexes) + payload
 
-    def _indexes_of(self, name: str) -> tuple[int, ...]:
+    def indexes_of(self, name: str) -> tuple[int, ...]:
+        """The indexes of a message, by its name with or without the package. Raises InvalidRecord."""
         package = self._file.package
         for candidate in (name, f"{package}.{name}"):
             if candidate in self._names:

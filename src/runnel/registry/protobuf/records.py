@@ -47,8 +47,8 @@ class Messages:
     """The messages of one schema. It keeps the schema linked, for many records."""
 
     def __init__(self, schema: ProtobufSchema) -> None:
-        self._pool = schema.link()
-        self._file = _effective_file(self._pool.FindFileByName(SCHEMA_FILE))
+        self.pool = schema.link()
+        self._file = _effective_file(self.pool.FindFileByName(SCHEMA_FILE))
 
     def message(self, indexes: tuple[int, ...] = (0,)) -> Any:
         """The descriptor of the message at `indexes`. Raises InvalidRecord."""
@@ -80,7 +80,7 @@ class Decoder(Messages):
                 message,
                 preserving_proto_field_name=True,
                 always_print_fields_with_no_presence=True,
-                descriptor_pool=self._pool,
+                descriptor_pool=self.pool,
             )
         except _DECODING_ERRORS as error:
             raise InvalidRecord(

@@ -4,15 +4,13 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from runnel.client.schema_references import referenced_schemas
 from runnel.client.schema_registry import RegistryRefused, SchemaRegistry
 from runnel.registry.codecs import Codec, parsed_codec
-from runnel.registry.format import AVRO, JSON, PROTOBUF, InvalidData, InvalidSchema, ReferencedSchema
+from runnel.registry.format import AVRO, JSON, PROTOBUF, InvalidData, InvalidSchema
 from runnel.registry.framing import framed, unframed
-from runnel.registry.limits import REFERENCES_MAX
 from runnel.server.cli.output import CommandError
 from runnel.server.cli.records import Formatted, WrittenWith
 from runnel.server.cli.schema_options import FieldOptions, Format, FormatOptions
@@ -70,7 +68,8 @@ class Schemas:
         try:
             found = self.registry.by_id(schema_id)
             kind = found.get("schemaType", AVRO)
-            codec = parsed_codec(kind, found["schema"], self._referenced(found.get("references") or []))
+            references = referenced_schemas(self.registry, found.get("references") or [])
+            codec = parsed_codec(kind, found["schema"], references)
         except RegistryRefused as refused:
             if refused.status != 404:
                 raise
@@ -79,29 +78,6 @@ class Schemas:
         except InvalidSchema as invalid:
             return _Unusable(f"schema {schema_id} cannot be used: {invalid}", math.inf)
         return Schema(schema_id, kind, codec)
-
-    def _referenced(self, references: Sequence[Mapping[str, Any]]) -> list[ReferencedSchema]:
-        """All that a schema refers to, transitively, dependencies first."""
-        found: dict[tuple[str, int], ReferencedSchema] = {}
-        self._collect(references, found, set())
-        return list(found.values())
-
-    def _collect(
-        self,
-        references: Sequence[Mapping[str, Any]],
-        found: dict[tuple[str, int], ReferencedSchema],
-        entered: set[tuple[str, int]],
-    ) -> None:
-        for reference in references:
-            target = reference["subject"], reference["version"]
-            if target in entered:
-                continue
-            entered.add(target)
-            if len(entered) > REFERENCES_MAX:
-                raise InvalidSchema(f"it has more than {REFERENCES_MAX} references")
-            version = self.registry.version(target[0], str(target[1]), deleted=True)
-            self._collect(version.get("references") or [], found, entered)
-            found[target] = ReferencedSchema(reference["name"], version["schema"])
 
 
 class FieldDecoder:

@@ -2,16 +2,20 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from runnel.server.cli.options import parse_settings
 from runnel.server.cli.pipeline.options import JobOptions, job
+from runnel.server.cli.schema_options import REGISTRY_DEFAULT, registry_option, user_option
 
 if TYPE_CHECKING:
     from runnel.pipelines.archive.job import ArchiveOutcome
     from runnel.pipelines.upkeep import UpkeepPolicy
+
+REGISTERED = ("avro", "protobuf", "json-schema")
+"""Formats of values that have schemas of a registry, `avro` unless a schema is given."""
 
 Warehouse = Annotated[
     str,
@@ -66,7 +70,10 @@ OrphanDays = Annotated[
     typer.Option("--orphan-days", min=1, metavar="DAYS", help="Age at which orphaned files are removed."),
 ]
 ValueFormat = Annotated[
-    str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
+    str,
+    typer.Option(
+        "--value-format", metavar="FORMAT", help="bytes, string, json, avro, protobuf or json-schema."
+    ),
 ]
 ValueSchema = Annotated[
     str | None,
@@ -76,6 +83,17 @@ ValueSchema = Annotated[
         help="Schema of the values, or a file with it: SQL columns for JSON, or an Avro schema.",
     ),
 ]
+ValueSubject = Annotated[
+    str | None,
+    typer.Option(
+        "--value-subject",
+        metavar="SUBJECT",
+        help="Subject of the values' schemas: avro without --value-schema, protobuf, json-schema. "
+        "Default: TOPIC-value.",
+    ),
+]
+Registry = Annotated[str, registry_option()]
+RegistryUser = Annotated[str | None, user_option()]
 Every = Annotated[
     float,
     typer.Option("--every", min=0.1, metavar="SECONDS", help="Trigger interval with --continuous."),
@@ -105,6 +123,9 @@ def archive(
     properties: Properties = None,
     value_format: ValueFormat = "bytes",
     value_schema: ValueSchema = None,
+    value_subject: ValueSubject = None,
+    registry: Registry = REGISTRY_DEFAULT,
+    registry_user: RegistryUser = None,
     every: Every = 60.0,
     batch_records: BatchRecords = None,
     accept_loss: AcceptLoss = False,
@@ -128,16 +149,12 @@ def archive(
         topics=tuple(topics or ()),
         pattern=pattern,
         namespace=namespace,
-        catalog=parse_settings(catalog),
         once=options.once is not False,
         trigger_s=every,
         records_per_batch=batch_records,
-        value_format=value_format,
-        value_schema=_text_of(value_schema),
+        **_values(value_format, value_schema, value_subject, registry, registry_user),
         retention_days=retention,
-        upkeep=_policy(upkeep, orphan_days, compact),
-        table_properties=parse_settings(properties),
-        is_compacting=compact,
+        **_tables(catalog, properties, _policy(upkeep, orphan_days, compact), compact),
         is_loss_accepted=accept_loss,
     )
     run_job("archive", options, lambda session, progress: run(session, chosen, progress), show=_show)
@@ -157,6 +174,29 @@ def _name(namespace: str, topics: list[str] | None, pattern: str | None) -> str:
         raise typer.BadParameter("specify the topics to archive: either names or --pattern")
     subject = ",".join(topics or [str(pattern)])
     return f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
+
+
+def _tables(
+    catalog: list[str] | None, properties: list[str] | None, upkeep: "UpkeepPolicy", compact: bool
+) -> dict[str, Any]:
+    """The options of tables."""
+    return {
+        "catalog": parse_settings(catalog),
+        "table_properties": parse_settings(properties),
+        "upkeep": upkeep,
+        "is_compacting": compact,
+    }
+
+
+def _values(
+    value_format: str, schema: str | None, subject: str | None, registry: str, user: str | None
+) -> dict[str, Any]:
+    """The options of values. Their schema is given, or that of a subject in a registry."""
+    found = {"value_format": value_format, "value_schema": _text_of(schema)}
+    if subject is None and (schema is not None or value_format not in REGISTERED):
+        return found
+    named = {"schemaRegistry.url": registry, "schemaRegistry.user": user, "valueSubject": subject}
+    return {**found, "value_registry": {name: value for name, value in named.items() if value is not None}}
 
 
 def _text_of(schema: str | None) -> str | None:
