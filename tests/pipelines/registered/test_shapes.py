@@ -210,6 +210,53 @@ def test_data_that_could_expand_without_end_is_refused() -> None:
         shape_of(avro(ID), None).decoder(endless.parsed(), pa.null())
 
 
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+NESTED = {"type": "record", "name": "N", "fields": [{"name": "a", "type": "int", "default": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "reason"),
+    [
+        ([{"name": "at", "type": "long"}], [{"name": "at", "type": MILLIS}], "at was written as no logical"),
+        ([{"name": "at", "type": MILLIS}], [{"name": "at", "type": "long"}], "at was written as timestamp"),
+        ([{"name": "at", "type": MILLIS}], [{"name": "at", "type": ["null", MICROS]}], None),
+        ([ID], [ID, {"name": "at", "type": MILLIS, "default": 1}], "at was not written"),
+        ([ID], [ID, {"name": "at", "type": ["null", MILLIS], "default": None}], None),
+        ([ID], [ID, {"name": "raw", "type": "bytes", "default": "\u00ff"}], "raw was not written"),
+        ([ID], [ID, {"name": "n", "type": NESTED, "default": {}}], "n was not written"),
+        ([ID], [ID, {"name": "n", "type": NESTED, "default": {"a": 2}}], None),
+        ([ID], [ID, {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []}], None),
+    ],
+)
+def test_differences_that_would_be_misread_are_refused(written, read, reason) -> None:
+    reader = shape_of(avro(*read), None)
+    if reason is None:
+        reader.decoder(avro(*written).parsed(), pa.null())
+        return
+    with pytest.raises(InvalidData, match=reason):
+        reader.decoder(avro(*written).parsed(), pa.null())
+
+
+FLAGS = {"name": "flags", "type": {"type": "array", "items": "boolean"}}
+CHAIN = {"type": "record", "name": "Link", "fields": [{"name": "next", "type": ["null", "Link"]}]}
+
+
+@pytest.mark.parametrize(
+    ("written", "data"),
+    [
+        ([ID, FLAGS], b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        ([ID, {"name": "note", "type": "string"}], b"\x02\x10abc"),
+        ([ID, {"name": "chain", "type": CHAIN}], b"\x02" + b"\x02" * 900_000),
+    ],
+    ids=["items that are not there", "cut text", "a deep chain"],
+)
+def test_what_only_the_writer_has_is_checked_as_well(written, data) -> None:
+    decode = shape_of(avro(ID), None).decoder(avro(*written).parsed(), pa.null())
+    with pytest.raises(InvalidData):
+        decode(data)
+
+
 def test_a_message_of_another_name_is_refused() -> None:
     both = proto("message Order { int64 id = 1; } message Other { int64 id = 1; }")
     data = shape_of(both, "Other").encode({"id": 1})

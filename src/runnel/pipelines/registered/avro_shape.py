@@ -9,8 +9,10 @@ import pyarrow as pa
 from fastavro.validation import ValidationError
 from pyspark.sql.types import DataType
 
+from runnel.pipelines.registered.avro_resolution import difference
 from runnel.pipelines.registered.shapes import Decode
 from runnel.pipelines.source.avro_values import decoded, parsed_schema, spark_type
+from runnel.registry.avro import decoding
 from runnel.registry.avro.model import NULL, Array, Fixed, Map, Primitive, Record, Schema, Union
 from runnel.registry.avro.schema import AvroSchema
 from runnel.registry.format import InvalidData
@@ -22,6 +24,7 @@ class AvroShape:
     """A record as a struct, as `valueSchema` has it."""
 
     def __init__(self, schema: AvroSchema, message: str | None) -> None:
+        self._model = schema.schema
         self._text = schema.formatted("resolved")
         self._schema = parsed_schema(self._text)
 
@@ -35,8 +38,21 @@ class AvroShape:
                 "its schema has an array of items without any bytes, which a few bytes could expand to any "
                 "number of"
             )
+        unresolved = difference(self._model, writer.schema)
+        if unresolved is not None:
+            raise InvalidData(unresolved)
         written = parsed_schema(writer.formatted("resolved"))
-        return lambda data: decoded(data, written, self._schema)
+
+        def decode(data: bytes) -> Any:
+            # fastavro skips what the reader does not have without looking for the end of the data, or for how
+            # deep it is.
+            try:
+                decoding.decode(writer.schema, data)
+            except InvalidData as error:
+                raise InvalidData(f"does not match the Avro schema: {error}") from None
+            return decoded(data, written, self._schema)
+
+        return decode
 
     def columns(self, kind: pa.DataType) -> None:
         return None

@@ -49,15 +49,17 @@ class Schemas:
             raise BadOption(str(error)) from None
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """A schema; None if the registry has none of this id. Raises InvalidSchema, SchemaUnavailable."""
+        """A schema; None if the registry does not have it, or what it refers to.
+
+        Raises InvalidSchema, SchemaUnavailable.
+        """
         known = _known.get((self._url, schema_id))
         if known is not None:
             return known
         try:
-            found = self._asked(lambda registry: registry.by_id(schema_id))
+            return self._complete(schema_id, self._asked(lambda registry: registry.by_id(schema_id)))
         except RegistryRefused:
             return None
-        return self._complete(schema_id, found)
 
     def of_subject(self, subject: str, version: str) -> RegisteredSchema:
         """A version of a subject. Raises BadOption, SchemaUnavailable."""
