@@ -355,6 +355,15 @@ def test_a_registry_that_is_not_there_is_an_error(runnel, runnel_session, name):
     assert (outcome.code, outcome.err.startswith("error: no registry at")) == (1, True)
 
 
+def test_an_address_with_a_password_is_refused_and_not_printed(runnel, name):
+    outcome = runnel(
+        "consume", name, "--value-format", "avro", "--registry", "http://anna:secret@localhost:1"
+    )
+    assert outcome.code == 1
+    assert "no user and password" in outcome.err
+    assert "secret" not in outcome.err
+
+
 def test_values_of_json_schemas_are_validated(runnel, name, tmp_path):
     file = tmp_path / "order.json"
     file.write_text(JSON_SCHEMA)

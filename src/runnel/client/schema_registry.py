@@ -35,6 +35,9 @@ class SchemaRegistry:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise RegistryUnavailable(f"{url!r} is not an address such as http://127.0.0.1:8080")
+        if parts.username is not None or parts.password is not None:
+            # The address is part of error messages.
+            raise RegistryUnavailable("a registry's address has no user and password: give them separately")
         self._url = url
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._is_tls = parts.scheme == "https"

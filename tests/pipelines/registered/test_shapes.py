@@ -190,6 +190,7 @@ def test_data_of_another_version_is_resolved(written, value, read, expected) -> 
         (proto("message Order { int64 id = 1; }"), {"idd": 1}, 'no field named "idd"'),
         (json_schema(properties={"id": {"type": "integer"}}), {"id": "x"}, "at id:"),
         (json_schema(properties={"ratio": {}}), {"ratio": float("nan")}, "not JSON compliant"),
+        (json_schema(), {"price": Decimal("12345678901234567.89")}, "more digits than a number of JSON"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(schema, value, reason) -> None:

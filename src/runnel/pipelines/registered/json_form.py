@@ -21,10 +21,17 @@ def scalar_json(value: Any) -> Any:
         case date():
             return value.isoformat()
         case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
+            return int(value) if value == value.to_integral_value() else _number(value)
         case bytes():
             return base64.b64encode(value).decode()
     return value
+
+
+def _number(value: Decimal) -> float:
+    number = float(value)
+    if Decimal(repr(number)) != value:
+        raise ValueError(f"{value} has more digits than a number of JSON keeps")
+    return number
 
 
 def any_json(value: Any) -> Any:
