@@ -214,6 +214,7 @@ class Relay:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._ended = asyncio.Event()
         self.seen = bytearray()
 
     async def listen(self) -> int:
@@ -223,17 +224,26 @@ class Relay:
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+        await asyncio.gather(self._pass(reader, back), self._pass(there, writer), return_exceptions=True)
+        for one in (back, writer):
+            one.close()
+            with contextlib.suppress(OSError):
+                await one.wait_closed()
+        self._ended.set()
 
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while data := await source.read(1 << 18):
-            self.seen += data
-            target.write(data)
-            await target.drain()
-        target.close()
+        try:
+            while data := await source.read(1 << 18):
+                self.seen += data
+                target.write(data)
+                await target.drain()
+        finally:
+            target.close()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Wait until the client has closed its connection, and both connections are closed."""
         self._server.close()
+        await self._ended.wait()
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
@@ -266,8 +276,8 @@ def test_no_clear_text_is_on_the_wire(run, tmp_path: Path, monkeypatch, is_cold)
             for expected in (MARK, content, MARK * 9_000):
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 assert await reader.readexactly(size) == expected
-            writer.close()
-            relay.close()
+            writer.transport.abort()
+            await relay.close()
             await asyncio.sleep(0.01)
             return bytes(relay.seen)
 

@@ -167,7 +167,8 @@ def test_a_group_does_not_commit_what_could_not_be_printed(run, runnel_session, 
             timeout=60,
             check=False,
         )
-    assert outcome.returncode == 1
+    # Python ends with 120 if it cannot flush the rest at its end.
+    assert outcome.returncode in (1, 120)
     assert b"No space left on device" in outcome.stderr
     assert run.ok("consume", name, "--group", name).lines == ["a", "b", "c"]
 
