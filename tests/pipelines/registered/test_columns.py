@@ -81,7 +81,7 @@ def test_a_registry_that_does_not_respond_is_waited_for(registry) -> None:
     decoded = decoder.decode(pa.array([framed(1, b"\x02"), framed(2, b"\x04"), None, framed(2, b"\x04\x04")]))
     assert decoded.values.to_pylist() == [{"id": 1}, {"id": 2}, None, None]
     assert decoded.schema_ids is not None and decoded.schema_ids.to_pylist() == [1, 2, None, 2]
-    assert decoded.errors.to_pylist()[3] == "does not match the Avro schema: 1 bytes are left over"
+    assert decoded.errors.to_pylist()[3] == "does not match the Avro schema: 1 trailing bytes"
 
 
 @pytest.mark.parametrize("status", [503, 401])

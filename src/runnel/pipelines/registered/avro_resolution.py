@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from runnel.registry.avro.model import BYTES, NULL, Array, Fixed, Map, Primitive, Record, Schema, Union
-from runnel.registry.avro.model import Enum as AvroEnum
+from runnel.registry.avro.model import BYTES, NULL, Array, Enum, Fixed, Map, Primitive, Record, Schema, Union
 
 _LOGICAL = {
     "timestamp-millis": "timestamp",
@@ -70,7 +69,7 @@ def _is_plain(schema: Schema, default: Any) -> bool:
     match schema:
         case Primitive():
             return schema.type != BYTES and _logical(schema) is None
-        case AvroEnum():
+        case Enum():
             return True
         case Union():
             return all(_is_plain(one, default) for one in schema.branches if one.type != NULL)

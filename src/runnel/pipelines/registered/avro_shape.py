@@ -38,10 +38,13 @@ class AvroShape:
                 "its schema has an array of items without any bytes, which a few bytes could expand to any "
                 "number of"
             )
+        text = writer.formatted("resolved")
+        if text == self._text:
+            return lambda data: decoded(data, self._schema, None)
         unresolved = difference(self._model, writer.schema)
         if unresolved is not None:
             raise InvalidData(unresolved)
-        written = parsed_schema(writer.formatted("resolved"))
+        written = parsed_schema(text)
 
         def decode(data: bytes) -> Any:
             # fastavro skips what the reader does not have without looking for the end of the data, or for how
