@@ -1,9 +1,10 @@
 """`runnel cluster` against clusters of several nodes."""
 
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -210,13 +211,33 @@ def test_voters_are_added_and_removed(tmp_path: Path, capfd, monkeypatch) -> Non
         founder.stop()
 
 
-def test_a_single_node_gets_a_worker_and_loses_it_again(tmp_path: Path, capfd, monkeypatch) -> None:
-    (port,) = free_ports("127.0.0.1", 1)
+@pytest.fixture
+def first_port() -> Iterator[int]:
+    """The first of four consecutive ports, reserved as `free_ports` reserves: those of two workers."""
+    for _ in range(100):
+        with ExitStack() as reserved:
+            first = 0
+            try:
+                for number in range(4):
+                    each = reserved.enter_context(socket.socket())
+                    each.bind(("127.0.0.1", first and first + number))
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    first = first or each.getsockname()[1]
+            except OSError:
+                continue
+            yield first
+            return
+    pytest.fail("no four consecutive ports are free")
+
+
+def test_a_single_node_gets_a_worker_and_loses_it_again(
+    first_port: int, tmp_path: Path, capfd, monkeypatch
+) -> None:
     folder = tmp_path / "data"
-    alone = {"node.id": "1", "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(folder)}
+    alone = {"node.id": "1", "listeners": f"PLAINTEXT://127.0.0.1:{first_port}", "log.dirs": str(folder)}
     alone |= {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
     alone["admin.listeners"] = "off"
-    run = CommandLine(f"127.0.0.1:{port}", capfd, tmp_path, monkeypatch)
+    run = CommandLine(f"127.0.0.1:{first_port}", capfd, tmp_path, monkeypatch)
 
     @contextmanager
     def running(nodes: list[dict[str, str]]) -> Iterator[None]:
