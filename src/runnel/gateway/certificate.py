@@ -1,4 +1,4 @@
-"""The certificate of HTTPS, which is loaded again when its files change. Open connections keep theirs."""
+"""The certificate of HTTPS, which is reloaded when its files change. Open connections keep theirs."""
 
 import asyncio
 import logging

@@ -145,7 +145,7 @@ class StateTopic:
             raise
 
     async def release(self) -> None:
-        """Give up the producer."""
+        """Abandon the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await _close(producer)
@@ -157,7 +157,7 @@ async def prepare(cluster: Cluster) -> None:
 
 
 class StoredRecords:
-    """The records of the topic, for those who only read them: each time, what is new is read."""
+    """The records of the topic, for readers: each call reads the records that are new."""
 
     def __init__(self, cluster: Cluster, prefixes: tuple[str, ...] = ("",)) -> None:
         """Only records whose keys begin with one of the prefixes are kept."""

@@ -32,7 +32,7 @@ from runnel.pipelines.dead_letters.letter import (
 )
 
 LETTERS_MAX = 2000
-"""Letters that are looked at, the newest ones; the command looks at all."""
+"""The newest letters, which the page reads; the command reads all."""
 
 REDRIVEN_MAX = 500
 MARKS_MAX = 200_000
@@ -134,7 +134,7 @@ async def _marks(visit: Visit, topic: str) -> set[str] | None:
 
 
 async def show_redrive(visit: Visit, form: Form) -> dict[str, Any]:
-    """What would be sent back."""
+    """The letters that would be sent back."""
     topic = await find_topic(visit)
     kind, source = form.get("kind", ""), form.get("source", "")
     chosen = await _chosen(visit, topic, kind, source)

@@ -149,7 +149,7 @@ async def group(visit: Visit) -> Content:
 
 
 async def _group_as_of(visit: Visit, name: str, at_ms: int) -> Content:
-    # Whether the person may see it is for the cluster to say.
+    # The cluster decides whether the user may see it.
     await Groups(visit.cluster).describe(name)
     past = await _past(visit, name)
     sample = None if past is None else past.at(at_ms).get(name)
@@ -192,7 +192,7 @@ async def reset(visit: Visit, form: Form) -> Done | Again:
     moves = await _moves(visit, form, name)
     if "apply" not in form:
         return Again({"moves": moves})
-    # What was shown is what is done: the ends may have moved since.
+    # The offsets that were shown are committed: the ends may have moved since.
     shown = {f"{move.partition}": move for move in moves}
     after = {}
     for text, value in form.items():

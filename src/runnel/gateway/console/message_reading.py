@@ -13,7 +13,7 @@ from runnel.model.ids import TopicPartition
 
 SIZES = FetchSizes(request_bytes=4 * 1024 * 1024, partition_bytes=512 * 1024)
 READ_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes that are fetched before it is looked at what they are."""
+"""Bytes that are fetched before they are examined."""
 
 PAGE_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that are fetched to show one page."""
@@ -70,7 +70,7 @@ class Source:
 
 
 class Turns:
-    """Tells when enough was done for one turn of the event loop, which many tabs share."""
+    """Limits the work in one turn of the event loop, which many tabs share."""
 
     def __init__(self) -> None:
         self._messages = self._bytes = 0
@@ -229,7 +229,7 @@ async def _read_in_parts(
 
 
 async def matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
-    """Those that match, looked at in turns."""
+    """The messages that match; other requests are served in between."""
     matched, turns = [], Turns()
     for message in messages:
         if matches(message):

@@ -25,7 +25,7 @@ OFFSET_MAX = 2**63 - 2
 
 PARTITION_MAX = 2**31 - 1
 TOPIC_ID_BYTES = 16
-RECREATED = "the topic was deleted and created again since: start at another offset"
+RECREATED = "the topic was deleted and recreated since: start again with an offset"
 _POSITION = re.compile(r"(\d{1,10})-(\d{1,19})")
 
 

@@ -25,7 +25,7 @@ DETAIL_CHARACTERS_MAX = 2_000
 
 
 class ProblemDetails(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What went wrong: `detail` is for people, `error` is the name of Kafka's error, if it has one."""
+    """What went wrong: `detail` is for humans, `error` is the name of Kafka's error, if it has one."""
 
     status: int
     title: str
@@ -131,7 +131,7 @@ _STATUSES = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: 422,
     ErrorCode.OFFSET_OUT_OF_RANGE: 422,
 }
-"""The statuses of Kafka's errors; others are 503, as most of them pass."""
+"""The statuses of Kafka's errors; others are 503, as most of them are temporary."""
 
 UNKNOWN_OUTCOME = (
     "it is unknown whether the records were written; if they are sent again, they may be stored twice"

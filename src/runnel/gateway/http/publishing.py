@@ -81,7 +81,7 @@ def check_idempotency_key(call: Call) -> None:
     """
     if "idempotency-key" in call.request.headers:
         raise Problem(
-            400, "Idempotency-Key is not supported: topics have no deduplication; send the record without it"
+            400, "Idempotency-Key is not supported (no deduplication by key): send the record without it"
         )
 
 

@@ -28,7 +28,7 @@ PUBLISH = Operation(
     "POST",
     "/topics/{topic}/publish",
     "publish",
-    "Write a record, or many",
+    "Write one or more records",
     publishing.publish,
     {
         200: Answer(
@@ -38,10 +38,11 @@ PUBLISH = Operation(
         207: Answer("Some records were not written.", {JSON: (PublishOutcomes, UploadSummary)}),
     },
     description=(
-        "An object is one record, an array many. Lines of NDJSON are written as they arrive, without a "
-        "limit: the response is a summary, or with `Accept: application/x-ndjson` a line for each record. "
-        "CloudEvents are accepted in binary, structured and batch mode. The header `traceparent` becomes a "
-        "header of the records. `Idempotency-Key` is answered with 400: topics have no deduplication yet."
+        "The body is an object (one record) or an array (several). Lines of NDJSON are written as they "
+        "arrive, in any number: the response is a summary, or with `Accept: application/x-ndjson` a line for "
+        "each record. CloudEvents are accepted in binary, structured and batch mode. The header "
+        "`traceparent` becomes a header of the records. `Idempotency-Key` is answered with 400: "
+        "deduplication by key is not supported yet."
     ),
     role=Role.INGRESS,
     query=PublishQuery,
@@ -63,7 +64,7 @@ SUBSCRIBE = Operation(
     polling.subscribe,
     {
         200: Answer(
-            "With `group` one message, with `max`, `offset` or `cursor` as many as there are.",
+            "One message with `group` alone; a list with `max`, `offset` or `cursor`.",
             {
                 JSON: (Message, Messages),
                 NDJSON: Message,
@@ -78,10 +79,11 @@ SUBSCRIBE = Operation(
         204: Answer("There is no message."),
     },
     description=(
-        "With `group`, messages are read from the position of the group, which an ack moves: at least once. "
-        "Without, or with `offset` or `cursor`, nothing is moved. `wait` polls for up to a minute. "
-        "`Accept: text/event-stream` is answered with events, whose ids resume (Last-Event-ID); an upgrade "
-        "to WebSocket with messages as the client grants them."
+        "With `group`, messages are read from the committed offsets of the group, which an ack advances: "
+        "delivery is at least once. Without `group`, or with `offset` or `cursor`, no offsets are committed. "
+        "`wait` polls for up to a minute. `Accept: text/event-stream` returns server-sent events, from whose "
+        "ids a client can resume (Last-Event-ID); an upgrade to WebSocket returns messages as the client "
+        "grants credit."
     ),
     query=SubscribeQuery,
     errors=(409, 422),
@@ -93,10 +95,10 @@ ACK = Operation(
     "ack",
     "Acknowledge messages",
     polling.ack,
-    {200: Answer("The position of the group is after these messages.", {JSON: Acknowledged})},
+    {200: Answer("The offsets after these messages are committed.", {JSON: Acknowledged})},
     description=(
-        "Commits the offset after the message: it and all before it in its partition are done. An ack of a "
-        "message before the position changes nothing."
+        "Commits the offset after the message, which acknowledges it and all messages before it in its "
+        "partition. An ack of a message before the committed offset changes nothing."
     ),
     body={JSON: AckRequest},
     errors=(409,),
@@ -115,8 +117,8 @@ OPERATIONS = (
         topics.create,
         {201: Answer("The topic, with its settings in force.", {JSON: Topic})},
         description=(
-            "`retentionPolicy` is a duration (`7d`), `{time, size}`, `compact` or `forever`; what is not "
-            "given is the brokers' default."
+            "`retentionPolicy` is a duration (`7d`), `{time, size}`, `compact` or `forever`. Omitted fields "
+            "have the brokers' defaults."
         ),
         tag="topics",
         body={JSON: NewTopic},

@@ -33,7 +33,7 @@ CHECKS_S = 20.0
 """For all checks of compatibility of a request, each of which takes about a second at most."""
 
 VISIBLE_PAUSE_S = 0.01
-"""Between two looks for the own records, which are readable once the marker of their transaction is."""
+"""Between two checks for the own records, which are readable once the marker of their transaction is."""
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """After which the broker ends the transaction of a gateway that was killed."""

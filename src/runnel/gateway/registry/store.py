@@ -74,7 +74,7 @@ class Workers:
         """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
     async def run(self, lock: asyncio.Lock, call: Callable[[], T]) -> T:
-        """Call a function in a thread, with a lock that is held until it ends, even if its caller is gone."""
+        """Call a function in a thread; the lock is held until it ends, even if its caller is cancelled."""
         await lock.acquire()
         try:
             future = asyncio.get_running_loop().run_in_executor(self._deciding, call)

@@ -2,13 +2,13 @@
 
     partitions ── one reader ──► ring of messages, each with the cursor after it ──► streams
 
-A stream is a number in the ring. One that begins elsewhere, or falls out of the ring, reads by itself up to a
-message of the ring, and goes on from there. All streams of a feed see its messages in the same order, so that
-the cursor after a message is the same for all of them, too.
+A stream is a position in the ring. One that begins elsewhere, or falls out of the ring, reads on its own up to
+a message of the ring, and continues from there. All streams of a feed see its messages in the same order, so
+that the cursor after a message is the same for all of them, too.
 
 Metadata say what became of the topic. One that was created again ends its feeds with an error: their cursors
 and the ids of their messages have no meaning in it. Partitions that were added end them, too; their streams
-go on in a feed of all partitions.
+continue in a feed of all partitions.
 """
 
 import asyncio

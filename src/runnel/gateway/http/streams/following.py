@@ -24,7 +24,7 @@ OTHER_TOPIC_S = 0.5
 """The pause before a stream reads again, if metadata have another topic by the same name."""
 
 Part = list[Entry | Gap]
-"""What is delivered next; nothing is a sign of life."""
+"""What is delivered next; an empty part keeps the connection alive."""
 
 
 def check_partitions(view: TopicView, query: SubscribeQuery) -> None:
