@@ -1,4 +1,4 @@
-"""Limits of the HTTP API, each with its reason. Requests beyond a limit are rejected, and affect no others."""
+"""Limits of the HTTP API, each with its reason. Requests beyond a limit are rejected and affect no others."""
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 """A body that is decoded as a whole, in a few milliseconds per megabyte. Larger ones are sent as NDJSON."""

@@ -161,7 +161,7 @@ class SubscribeQuery(Struct, forbid_unknown_fields=True):
 
 
 class Message(Struct, omit_defaults=True, rename={"message_id": "messageId", "headers_list": "headersList"}):
-    """A message. `headers` has the last text of each name; `headersList` has all headers, if there are more."""
+    """A message. `headers` has the last text of each name; `headersList` has all, if that is more."""
 
     message_id: str
     partition: int

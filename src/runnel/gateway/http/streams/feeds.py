@@ -2,8 +2,8 @@
 
     partitions ── one reader ──► ring of messages, each with the cursor after it ──► streams
 
-A stream is a position in the ring. One that begins elsewhere, or falls out of the ring, reads on its own up to
-a message of the ring, and continues from there. All streams of a feed see its messages in the same order, so
+A stream is a position in the ring. One that begins elsewhere, or falls out of the ring, reads on its own until
+it reaches a message of the ring. All streams of a feed see its messages in the same order, so
 that the cursor after a message is the same for all of them, too.
 
 Metadata say what became of the topic. One that was created again ends its feeds with an error: their cursors
