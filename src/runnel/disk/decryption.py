@@ -3,7 +3,7 @@
     read ─► NotResident(Decryption) ─► run (thread: read, decrypt) ─► finish (loop: keep) ─► read again
 
 A reader that has to load its data reads again: it then finds the batches here, in memory. Results that
-are not asked for again, because the client has gone, are dropped after a while.
+are not requested again, because the client has disconnected, are dropped after a while.
 """
 
 from dataclasses import dataclass

@@ -119,7 +119,7 @@ class LagHistory:
         self._task = asyncio.create_task(self._sampling(read))
 
     async def close(self) -> None:
-        """Take no more samples."""
+        """Stop sampling."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -39,7 +39,7 @@ INLINE_REQUEST_BYTES_MAX = 64 * 1024
 
 INLINE_ELEMENTS_MAX = 2_500
 """Array elements of a request that is decoded on the event loop; one with more, records or not, is decoded in
-a thread: 5 ms or so are spent in vain, and no more on any request."""
+a thread: about 5 ms are wasted, and no more for any request."""
 
 SLICE_RECORDS_BYTES = 8 * 1024 * 1024
 """Records of one slice of a produce request: their checksums and writes take a few milliseconds."""

@@ -1,4 +1,4 @@
-"""Metric families, and the counters that they are made of when they are read.
+"""Metric families, and the counters from which they are computed when they are read.
 
 Counters are plain integers of objects that exist anyway; a request costs a few additions. Names, labels and
 text exist only while metrics are read.

@@ -71,7 +71,7 @@ def parse_key(data: bytes | None) -> Key | None:
 
 
 def parse_value(data: bytes | None) -> Value | None:
-    """The JSON object of a record; None if it is none."""
+    """The JSON object of a record; None if it is not one."""
     try:
         found = json.loads(data or b"null")
     except (ValueError, RecursionError):

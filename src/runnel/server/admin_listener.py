@@ -137,7 +137,7 @@ class AdminListener:
                 await asyncio.sleep(0)
             await _finish(writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            # The client has gone, or does not receive.
+            # The client has disconnected, or does not receive.
             writer.transport.abort()
         except BaseException:
             writer.transport.abort()

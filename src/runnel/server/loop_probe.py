@@ -53,5 +53,5 @@ class LoopProbe:
             self._wait()
 
     def close(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._is_closed = True

@@ -41,7 +41,7 @@ Stamp = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Made:
-    """What was made of the settings of one listener."""
+    """The result of the TLS settings of one listener."""
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext | None
@@ -118,7 +118,7 @@ class NodeTls:
                 self._made[name] = made
                 if made.server is not None:
                     self.servers[name].context = made.server
-                log.info("TLS of the listener %s was loaded again", name)
+                log.info("TLS of the listener %s was reloaded", name)
 
     async def watch(self) -> None:
         """Reload when a file changes, until cancelled."""

@@ -90,7 +90,7 @@ INVALID = [
     ('{"$ref": "http://[a"}', '$ref "http://[a" is not a URI.'),
     ('{"items": {"$id": "http://[a"}}', "is not a URI"),
     (json.dumps({"$id": "a" * 2_001}), "An id has 2001 characters"),
-    ('{"allOf": [{"$ref": "#"}]}', "applies itself to the same value without end"),
+    ('{"allOf": [{"$ref": "#"}]}', "applies itself to the same value endlessly"),
     ('{"not": {"anyOf": [{"$ref": "#"}]}}', "without end"),
 ]
 

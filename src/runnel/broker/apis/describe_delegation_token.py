@@ -1,4 +1,4 @@
-"""DescribeDelegationToken: tokens with their secrets, for those who may use them."""
+"""DescribeDelegationToken: tokens with their secrets, for clients that may use them."""
 
 from functools import partial
 

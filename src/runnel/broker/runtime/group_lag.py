@@ -77,7 +77,7 @@ class GroupLags:
             self._timer = self._broker.timers.call_later(INTERVAL_MS, self._start_round)
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

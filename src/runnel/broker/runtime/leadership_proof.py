@@ -35,7 +35,7 @@ class LeadershipProofs:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: dict[ReplicatedLog, Waiting] = {}
-        """Of each partition with a running proof, those who wait for the next one."""
+        """The waiters for the next proof, by partition with a running proof."""
         self._warned_ms = -WARNING_INTERVAL_MS
 
     def next(self, partition: ReplicatedLog, timeout_ms: int) -> Promise[ErrorCode | None]:

@@ -57,7 +57,7 @@ class StateTopic:
     # Reading.
 
     async def follow(self) -> None:
-        """Read the topic without end; failures are retried."""
+        """Read the topic until cancelled; failures are retried."""
         while True:
             try:
                 await self._follow()
@@ -215,7 +215,7 @@ async def write_silence(cluster: Cluster, silence: Silence) -> None:
 
 
 def object_of(text: str | None) -> dict[str, object]:
-    """A JSON object; empty if it is none."""
+    """The text as a JSON object; empty if it is not one."""
     with suppress(ValueError):
         value = json.loads(text or "")
         if isinstance(value, dict):

@@ -79,7 +79,7 @@ async def groups(visit: Visit) -> Content:
 
 
 async def _past(visit: Visit, group_id: str | None = None) -> LagHistory | None:
-    """The lag of the last day, for those who may see all of it now."""
+    """The lag of the last day, for users who may see all of it now."""
     if not await visit.data.admin_addresses.get():
         return None
     if group_id is not None:

@@ -86,7 +86,7 @@ class Visit:
         return str(self.request.path_params[name])
 
     def number(self, name: str, default: int = 0, *, most: int = 2**63 - 1) -> int:
-        """A number of the query; the default if it is none."""
+        """A number of the query; the default if it is not a number."""
         text = self.query.get(name, "")
         return min(int(text), most) if text.isdecimal() and len(text) < 20 else default
 

@@ -69,7 +69,7 @@ class Bodies:
             self.count(-size_bytes, principal)
 
     async def wait_for_room(self, principal: object) -> Problem | None:
-        """Until no more is held than is allowed; says why not if that takes too long."""
+        """Wait until memory is within the limit; returns the reason if that takes too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(BODY_ROOM_S):
                 while self.refusal(0, principal) is not None:

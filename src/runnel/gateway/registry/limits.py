@@ -21,7 +21,7 @@ ATTEMPT_PAUSE_S = 0.02
 ATTEMPT_PAUSE_MAX_S = 0.5
 
 FRESH_S = 0.1
-"""How old the state may be that a request reads; what it does not find is looked for in the topic."""
+"""How old the state may be that a request reads; what it does not find is searched in the topic."""
 
 STATE_AGE_MAX_S = 3600.0
 """How long after a replay the next one may continue from its position; later, all records are read again.

@@ -20,7 +20,7 @@ Metrics = Mapping[str, Sequence[tuple[Labels, float]]]
 """Series with their values by the name of the metric."""
 
 BROKER = "broker"
-"""The label that tells which broker a series is from."""
+"""The label with the broker of a series."""
 
 FINE_MS = 15 * 60_000
 STEP_MS = 5 * 60_000

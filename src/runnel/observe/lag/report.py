@@ -49,7 +49,7 @@ class GroupLag:
 
 Evaluating: TypeAlias = Generator[None, None, GroupLag | None]
 Evaluate: TypeAlias = Callable[[str], Evaluating]
-"""Evaluates a group by its id, in slices; None if it is gone."""
+"""Evaluates a group by its id, in slices; None if it no longer exists."""
 
 
 def evaluation(facts: GroupFacts, group: TrackedGroup | None, now: Now) -> Generator[None, None, GroupLag]:

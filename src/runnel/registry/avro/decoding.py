@@ -29,7 +29,7 @@ def decode(schema: Schema, data: bytes) -> Any:
 
 
 def shown(schema: Schema, data: bytes) -> Any:
-    """The value for people to look at: without the names of union branches. Raises InvalidData."""
+    """The value in a readable form, without the names of union branches. Raises InvalidData."""
     return _decoded(schema, _Decoder(data, SHOWN_VALUES_MAX, names_branches=False), data)
 
 

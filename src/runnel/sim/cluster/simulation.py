@@ -57,7 +57,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a simulation is made of, drawn from its seed."""
+    """The parts of a simulation, drawn from its seed."""
 
     nodes: int
     policy: str
