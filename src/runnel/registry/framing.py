@@ -25,5 +25,5 @@ def unframed(framed_data: bytes) -> tuple[int, bytes]:
         raise NotFramed("it does not begin with a zero byte and the id of a schema")
     schema_id = int.from_bytes(framed_data[1:HEADER_BYTES], "big")
     if not 0 < schema_id <= ID_MAX:
-        raise NotFramed(f"it does not begin with the id of a schema: {schema_id} is none")
+        raise NotFramed(f"it does not begin with the id of a schema: {schema_id} is not one")
     return schema_id, framed_data[HEADER_BYTES:]

@@ -1,4 +1,4 @@
-"""Requests that read: subjects, versions, schemas by id and guid."""
+"""Read requests: subjects, versions, schemas by id and guid."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar

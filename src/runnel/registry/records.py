@@ -50,7 +50,7 @@ def record(key: Key, value: Value | None) -> Record:
 
 
 def parse_key(data: bytes | None) -> Key | None:
-    """The key of a record; None if it is of no known kind."""
+    """The key of a record; None if its kind is unknown."""
     found = parse_value(data)
     if found is None:
         return None

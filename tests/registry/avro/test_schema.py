@@ -79,7 +79,7 @@ INVALID = [
     ('{"type":"record","fields":[]}', "name of the record is missing"),
     ('{"type":"record","name":"R"}', "no list of fields"),
     ('{"type":"record","name":"R","fields":{}}', "no list of fields"),
-    ('{"type":"record","name":"R","fields":[1]}', "at /fields/0: a field is an object"),
+    ('{"type":"record","name":"R","fields":[1]}', "at /fields/0: a field must be an object"),
     ('{"type":"record","name":"R","fields":[{"type":"int"}]}', "name of the field is missing"),
     ('{"type":"record","name":"R","fields":[{"name":"a"}]}', 'type of field "a" is missing'),
     ('{"type":"record","name":"1R","fields":[]}', "not a name"),

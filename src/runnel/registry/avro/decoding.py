@@ -1,4 +1,4 @@
-"""Data of Avro as values of JSON: with a limit, as it may be any bytes."""
+"""Avro data as JSON values; with limits, because the data may be any bytes."""
 
 import struct
 from typing import Any
@@ -97,7 +97,7 @@ class _Decoder:
         """Once per item of an array or map."""
         while count := self._long():
             if count < 0:
-                # The size of the block in bytes, for those who skip it.
+                # The size of the block in bytes, for readers that skip it.
                 self._long()
                 count = -count
             for _ in range(count):
