@@ -22,12 +22,12 @@ class _Kept:
 
     found: Slice
     readers: int
-    """How many have loaded them, and not asked for them yet."""
+    """The number of readers that have loaded them, and not requested them yet."""
     is_old: bool = False
 
 
 class DecryptedReads:
-    """The results of one log, by the offset that was asked for."""
+    """The results of one log, by the requested offset."""
 
     __slots__ = ("_kept",)
 

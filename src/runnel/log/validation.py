@@ -90,7 +90,7 @@ class PlainBatch:
 
 
 def takes_plain_batches(config: LogConfig) -> bool:
-    """Whether the settings of a topic allow `plain_batch`: no setting looks at records or changes them."""
+    """Whether the settings of a topic allow `plain_batch`: no setting examines records or changes them."""
     return not config.inspects_records and config.message_timestamp_type is _CREATE_TIME
 
 

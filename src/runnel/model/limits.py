@@ -153,14 +153,14 @@ INSPECTED_BATCH_BYTES_MAX = 16 * 1024 * 1024
 """Such a batch, and one that the broker recompresses, once it is decompressed: that takes 20 to 100 ms."""
 
 LOOKUP_RECORDS_MAX = 250_000
-"""Records that a lookup by timestamp looks at, in a thread, half a second for all. The headers of batches may
+"""Records that a lookup by timestamp examines, in a thread, half a second for all. The headers of batches may
 state timestamps that none of their records has; beyond this, the result is the beginning of a batch."""
 
 LOOKUP_BATCH_BYTES_MAX = 64 * 1024 * 1024
 """A batch that decompresses to more is not looked into by such a lookup."""
 
 NAMED_RECORDS_MAX = 100
-"""Records that are looked at to name those with an invalid timestamp, in a batch that is refused anyway."""
+"""Records that are examined to name those with an invalid timestamp, in a batch that is rejected anyway."""
 
 NAMED_RECORDS_BYTES_MAX = 64 * 1024
 """A compressed batch that is larger than this is refused without naming its records."""

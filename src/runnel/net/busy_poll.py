@@ -30,7 +30,7 @@ class BusyPoll:
         self._is_polling = False
         self._until_s = 0.0
         self._skips = 0
-        """Number of responses that are not followed by a poll after the last poll was in vain."""
+        """Number of responses that are not followed by a poll after the last poll found nothing."""
         self._skipped = 0
 
     def response_sent(self) -> None:

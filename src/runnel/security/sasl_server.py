@@ -33,7 +33,7 @@ class AuthenticationFailed(Exception):
 
 
 class UnsupportedMechanism(Exception):
-    """The client asked for a mechanism that the listener does not offer."""
+    """The client requested a mechanism that the listener does not offer."""
 
 
 class IllegalState(Exception):

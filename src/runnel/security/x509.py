@@ -1,4 +1,4 @@
-"""What this project needs to know of a certificate; its signature is verified by OpenSSL."""
+"""The parts of a certificate that Runnel reads; its signature is verified by OpenSSL."""
 
 from calendar import timegm
 from typing import NamedTuple

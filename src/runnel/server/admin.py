@@ -105,7 +105,7 @@ class Admin:
         self.is_started = True
 
     def stopping(self) -> None:
-        """The node is about to stop: it is not ready any more."""
+        """The node is about to stop: it is no longer ready."""
         self.is_stopping = True
 
     async def close(self) -> None:

@@ -204,7 +204,7 @@ class GroupLags:
         return LagFamilies(self._ids(), self.evaluate, count).families()
 
     def answer(self, query: Query) -> Answer:
-        """`GET /lag`: the groups that the query asks for, as far as this broker coordinates them."""
+        """`GET /lag`: the groups that the query requests and that this broker coordinates."""
         try:
             shown = page(self._ids(), query)
         except ValueError as error:

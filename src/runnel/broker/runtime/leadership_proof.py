@@ -7,7 +7,7 @@ proof has begun shows that it was no leader by then, and had stored nothing for 
 do, nothing was committed elsewhere. A leader that is isolated and replaced proves nothing. This is ReadIndex
 of the Raft dissertation, section 6.4, for an ISR.
 
-A proof is valid for all that was asked before it began. So those who ask while one is running share the next.
+A proof is valid for requests that arrived before it began. Requests during a proof share the next one.
 """
 
 import asyncio

@@ -100,7 +100,7 @@ class BrokerLifecycle:
             await self._broker.metadata.changed()
 
     async def shut_down(self) -> None:
-        """Request the controlled shutdown; returns when this broker leads no partition any more."""
+        """Request the controlled shutdown; returns when this broker no longer leads any partition."""
         if self._beating is None:
             return
         self._is_stopping = True

@@ -5,7 +5,7 @@
     alerting.records()                     the whole state, to be stored; `restore` continues from it
 
 Missing data: an alert whose series is not in the metrics has ended if all brokers could be read. While one
-could not, and while a rule cannot decide, the alert stays as it is, for `stale_after` at most.
+could not, and while a rule cannot be evaluated, the alert keeps its state, for `stale_after` at most.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

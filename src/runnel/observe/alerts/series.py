@@ -44,7 +44,7 @@ class BrokerState:
     is_fenced: bool = False
     """The controller receives no heartbeats of it."""
     is_scraped: bool = True
-    """False: it has no address from which metrics could be read. Nothing is concluded from that."""
+    """False: it has no address from which metrics could be read; no alert is derived from that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def random_key() -> None:
 def rotate_key(config: Config = None, settings: Settings = None) -> None:
     """Encrypt the keys of all segments of a stopped node with the first of its master keys.
 
-    A running node does so by itself when the first line of encryption.master.key.file has changed. Afterwards
-    the other master keys may be removed from the file.
+    A running node does so automatically when the first line of encryption.master.key.file has changed.
+    Afterwards the other master keys may be removed from the file.
 
     Example: runnel storage rotate-key --config server.properties
     """
