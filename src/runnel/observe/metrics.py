@@ -59,7 +59,7 @@ class LatencyCounts:
         self.longest = 0.0
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """So many events took this long each."""
+        """Count `count` events, each of which took this long."""
         self.counts[int(seconds * 1_000_000).bit_length()] += count
         self.seconds += seconds * count
         if seconds > self.longest:

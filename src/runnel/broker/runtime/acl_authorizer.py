@@ -61,7 +61,7 @@ class Verdicts:
 
 
 class AclAuthorizer:
-    """Permits what super users want and ACLs allow."""
+    """Permits all requests of super users, and those that ACLs allow."""
 
     def __init__(
         self, super_users: frozenset[str], *, allow_unlisted: bool, is_audited: bool, audit_topic: str = ""

@@ -43,7 +43,7 @@ CONTROLLER_SILENCE_MS = 100
 """A broker that stops probes the voters after this time without an answer."""
 
 _RETRIED = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors of a registration that end by themselves: the session of the previous process expires."""
+"""Temporary errors of a registration: the session of the previous process expires."""
 
 
 class RegistrationRefused(Exception):

@@ -68,7 +68,7 @@ class Shape:
     joins: bool = False
     """Do controllers add themselves to the voters?"""
     snapshot_bytes: int = SNAPSHOT_BYTES
-    """So many bytes of metadata between two snapshots."""
+    """Bytes of metadata between two snapshots."""
 
     @property
     def voters_min(self) -> int:
