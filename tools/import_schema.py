@@ -215,7 +215,7 @@ def declare(facts: dict[str, Any], names: list[str]) -> str:
 
 
 def main() -> None:
-    """Print the declarations that were asked for, or write all that are missing."""
+    """Print the requested declarations, or write all that are missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
