@@ -84,7 +84,7 @@ class ListenerFacts:
 
     @property
     def has_nameless_clients(self) -> bool:
-        """Do all clients stay without a name?"""
+        """Are all clients anonymous?"""
         return self.is_anonymous and (not self.protocol.uses_tls or self.client_auth == "none")
 
 
@@ -381,7 +381,7 @@ def _is_grant(acl: AccessControlEntry) -> bool:
 
 
 def _is_far_reaching(acl: AccessControlEntry) -> bool:
-    """Is it about all resources of a type, or about the cluster?"""
+    """Does it apply to all resources of a type, or to the cluster?"""
     is_all = acl.resource_name == WILDCARD and acl.pattern_type == PatternType.LITERAL
     return is_all or acl.resource_type == ResourceType.CLUSTER
 

@@ -19,7 +19,7 @@ _ALTERNATIVE_NAMES = bytes.fromhex("551d11")
 
 
 class BadCertificate(ValueError):
-    """The bytes are no certificate."""
+    """The bytes are not a certificate."""
 
 
 class Certificate(NamedTuple):

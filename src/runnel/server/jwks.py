@@ -13,7 +13,7 @@ from runnel.server.sasl_settings import OAuthSettings
 FETCH_SECONDS_MAX = 10
 JWKS_BYTES_MAX = 1024 * 1024
 REFRESH_SECONDS_MIN = 60
-"""Tokens with unknown keys do not cause more reads than one in this time: clients choose what they send."""
+"""Tokens with unknown keys cause at most one read in this time: clients choose what they send."""
 
 log = logging.getLogger("runnel.server")
 

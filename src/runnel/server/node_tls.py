@@ -61,7 +61,7 @@ class NodeTls:
         """By listener."""
 
     def load(self) -> None:
-        """Make everything for the first time. Raises BadSettings."""
+        """Load everything for the first time. Raises BadSettings."""
         for name, protocol in self._roles.protocols.items():
             if not protocol.uses_tls:
                 continue
@@ -102,7 +102,7 @@ class NodeTls:
         return current
 
     async def reload(self) -> None:
-        """Make everything again; what fails stays as it is."""
+        """Load everything again; what fails stays as it is."""
         async with self._reloading:
             self._stamps = await asyncio.to_thread(self._read_stamps)
             for name in list(self._made):
