@@ -9,9 +9,9 @@ What is detected, with an interval of 20 ms:
 
 * A pause of more than an interval is always observed, shortened by what had passed before the timer was due:
   at most an interval, half of one on average.
-* A shorter pause is observed with the probability that the timer is due in it (a pause of 2 ms: one in ten), also
-  shortened. Lateness below the resolution of timers (1.5 ms) is not distinguished from none: such samples are
-  the time of the loop's iteration in which the timer fired.
+* A shorter pause is observed with the probability that the timer is due in it (a pause of 2 ms: one in ten),
+  also shortened. Lateness below the resolution of timers (1.5 ms) is not distinguished from none: such
+  samples are the time of the loop's iteration in which the timer fired.
 * So the counts are samples and not pauses: their shares are how long a request that arrives at a random
   moment waits for the loop. The longest pause is at most one interval longer than the longest sample.
 """
