@@ -104,7 +104,7 @@ INVALID = [
         '"items":"int"},"default":{}}]}',
         "not an array",
     ),
-    ('{"type":"enum","name":"E"}', "symbols is a list"),
+    ('{"type":"enum","name":"E"}', "symbols must be a list"),
     ('{"type":"enum","name":"E","symbols":["a","a"]}', "symbol twice"),
     ('{"type":"enum","name":"E","symbols":["a-b"]}', "not a name"),
     ('{"type":"enum","name":"E","symbols":["a"],"default":"b"}', "not a symbol"),
@@ -114,9 +114,9 @@ INVALID = [
     (
         '[{"type":"fixed","name":"F","size":1},{"type":"record",'
         '"name":"G","fields":[{"name":"a","type":{"type":"fixed","name":"F","size":1}}]}]',
-        "defined already",
+        "already defined",
     ),
-    ('{"type":"fixed","name":"int","size":1}', "defined already"),
+    ('{"type":"fixed","name":"int","size":1}', "already defined"),
 ]
 
 

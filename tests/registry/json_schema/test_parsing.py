@@ -91,7 +91,7 @@ INVALID = [
     ('{"items": {"$id": "http://[a"}}', "is not a URI"),
     (json.dumps({"$id": "a" * 2_001}), "An id has 2001 characters"),
     ('{"allOf": [{"$ref": "#"}]}', "applies itself to the same value endlessly"),
-    ('{"not": {"anyOf": [{"$ref": "#"}]}}', "without end"),
+    ('{"not": {"anyOf": [{"$ref": "#"}]}}', "endlessly"),
 ]
 
 
