@@ -4,7 +4,9 @@ All gateways use one transactional id, which is their lock: initializing it fenc
 
     initialize → replay to the end → decide → produce, commit → replay → respond
 
-A commit proves that no other gateway has written since the decision. A fenced one begins again.
+A commit proves that no other gateway has written since the decision. A fenced one begins again. The offset
+of the first record proves that the decision was made with all records before it: metadata or a leader that
+is behind may have shown fewer of them.
 
 A commit may also fail after the coordinator has carried it out: the response is lost, and the next gateway
 fences this one before it asks again. So an attempt that follows a commit looks for its records first.
@@ -99,6 +101,10 @@ class Workers:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
+class Overtaken(Exception):
+    """The topic has records that a decision was made without."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sent(Generic[T]):
     """Records that were sent, and the response to give once they are committed."""
@@ -178,6 +184,9 @@ class Store:
             except Unchecked as unchecked:
                 # A version was added meanwhile. Others write while it is compared with.
                 await self._workers.check(unchecked)
+            except Overtaken:
+                # The transaction is aborted, and the next attempt reads what it was decided without.
+                change.sent = None
             except ClientError as error:
                 is_in_doubt = change.sent is not None and error.retriable
                 if not is_in_doubt and not is_fenced(error):
@@ -196,10 +205,13 @@ class Store:
                 sent = change.sent
                 if sent is None or not await self._is_committed(sent):
                     change.sent = None
-                    decision = await self._decide(change.decide)
+                    decision, position = await self._decide(change.decide)
                     if not decision.records:
                         return decision.response
-                    sent = change.sent = await self._send(producer, decision)
+                    sent = await self._send(producer, decision)
+                    if min(sent.offsets) != position:
+                        raise Overtaken
+                    change.sent = sent
         finally:
             with suppress(ClientError):
                 await producer.close()
@@ -247,13 +259,17 @@ class Store:
     async def _decide_with_checks(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
         while True:
             try:
-                return await self._decide(decide)
+                return (await self._decide(decide))[0]
             except Unchecked as unchecked:
                 await self._workers.check(unchecked)
 
-    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
-        """Raises Unchecked."""
-        return await self._workers.run(self._state_lock, lambda: decide(self._state, self._workers.verdicts))
+    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> tuple[T, int]:
+        """What is decided, and the offset up to which the records are known. Raises Unchecked."""
+
+        def call() -> tuple[T, int]:
+            return decide(self._state, self._workers.verdicts), self._position
+
+        return await self._workers.run(self._state_lock, call)
 
     # Replay.
 
