@@ -82,7 +82,7 @@ class Subscription:
         added = [each for each in sorted(partitions) if each not in self.positions]
         if not added:
             return
-        if self.query.group is not None and self.query.offset is None and self.query.cursor is None:
+        if self.query.group is not None and not self.shown.is_replayed:
             self.positions |= await groups.deliverable(self.cluster, self.query.group, added)
         else:
             self.positions |= await start_offsets(self.cluster, added)
@@ -101,10 +101,11 @@ class Subscription:
 
 
 async def subscription(
-    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
+    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str, resumed: str | None = None
 ) -> Subscription:
-    """Find where a subscription begins."""
-    if query.cursor is not None or (query.partition or 0) >= len(view.partitions):
+    """Find where a subscription begins; `resumed` is the last cursor of an earlier stream of it."""
+    cursor = resumed or query.cursor
+    if cursor is not None or (query.partition or 0) >= len(view.partitions):
         # The topic may have been created again, or have more partitions, since its metadata was cached.
         view = await find_topic(cluster, view.name, max_age_s=0.0)
     count = len(view.partitions)
@@ -115,8 +116,8 @@ async def subscription(
     is_replayed = query.group is not None and (query.offset is not None or query.cursor is not None)
     shown = View(view.topic_id, query.format, query.group or "", is_replayed)
     found = Subscription(cluster, view, query, {}, shown)
-    if query.cursor is not None:
-        given = read_cursor(query.cursor, view.topic_id)
+    if cursor is not None:
+        given = read_cursor(cursor, view.topic_id)
         found.positions = {each: given[each.partition] for each in partitions if each.partition in given}
         # Those that were added since.
         await found.add(partitions)
