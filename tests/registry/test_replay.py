@@ -120,6 +120,16 @@ def test_keys_of_another_form_are_deleted_in_that_form():
     assert world.restarted().register("z", "int")["id"] == 10
 
 
+def test_keys_with_the_name_of_the_default_context_are_deleted_in_that_form():
+    named = '{"keytype":"SCHEMA","subject":":.:n","version":1,"magic":1}'
+    world = replayed((named, '{"subject":":.:n","version":1,"id":1,"schema":"\\"int\\""}'))
+    world.do(delete_subject, "n")
+    world.do(delete_subject, "n", permanent=True)
+
+    # Compaction has removed the tombstones.
+    assert world.restarted().state.subjects == {}
+
+
 def test_the_old_magic_number_is_another_form_too():
     world = replayed(*CONFLUENT)
     world.do(delete_version, "orders-value", "1")

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runnel.registry.content import Content, Reference, parse_content, parse_metadata, parse_rule_set
@@ -102,6 +102,9 @@ class RegistryState:
                 self._replay_highest_ids(value)
 
     def _remember_key(self, key: Key, data: bytes, *, is_deleted: bool) -> None:
+        if key.subject is not None:
+            # What is written is in the normal form; a tombstone of that is none for another one.
+            key = replace(key, subject=normalized(key.subject))
         if data == key.encode():
             return
         if is_deleted:
