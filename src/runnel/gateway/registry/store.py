@@ -16,6 +16,7 @@ import asyncio
 import logging
 import random
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -127,7 +128,8 @@ class Store:
     """The registry as one principal reads and writes it."""
 
     def __init__(self, cluster: Cluster, workers: Workers) -> None:
-        self._cluster = cluster
+        # Stores are kept by their clusters, which would be kept for ever with credentials and all schemas.
+        self._cluster_of = weakref.ref(cluster)
         self._workers = workers
         self._state = RegistryState()
         self._position = 0
@@ -138,6 +140,12 @@ class Store:
         """When that was, by the wall clock, which does not stop while a machine sleeps."""
         self._state_lock = asyncio.Lock()
         """Held while the state changes, and while a request is decided against it."""
+
+    @property
+    def _cluster(self) -> Cluster:
+        cluster = self._cluster_of()
+        assert cluster is not None, "the request holds it"
+        return cluster
 
     async def read(self, query: Callable[[RegistryState, Verdicts], T]) -> T:
         """The result of a query; one that finds nothing is repeated with all records of the topic."""
