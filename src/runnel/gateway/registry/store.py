@@ -29,7 +29,7 @@ from runnel.client.fetching import fetch_once
 from runnel.client.offsets import READ_COMMITTED, end_offsets
 from runnel.client.reader import Reader
 from runnel.client.transactional import TransactionalProducer, is_fenced
-from runnel.gateway.own_topics import create_if_missing
+from runnel.gateway.own_topics import COMPACT, POLICY, cleanup_policy, create_if_missing
 from runnel.gateway.registry.limits import (
     ATTEMPT_PAUSE_MAX_S,
     ATTEMPT_PAUSE_S,
@@ -58,7 +58,7 @@ log = logging.getLogger("runnel.registry")
 
 PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-schema-registry"
-SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
+SETTINGS: Mapping[str, str] = {POLICY: COMPACT}
 
 
 class Workers:
@@ -73,6 +73,8 @@ class Workers:
         """Writers of one gateway wait for each other instead of fencing each other."""
         self.written_s = float("-inf")
         """When this gateway last wrote: all its clients read that."""
+        self.lasting_topic = b""
+        """The id of the topic that was found to keep its records."""
         self.has_skipped = False
         """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
@@ -204,6 +206,7 @@ class Store:
 
     async def _attempt(self, change: Change[T]) -> T:
         await create_if_missing(self._cluster, TOPIC, SETTINGS)
+        await self._check_lasts()
         producer = TransactionalProducer(
             self._cluster, TRANSACTIONAL_ID, timeout_ms=TRANSACTION_TIMEOUT_MS, delivery_timeout_s=WRITE_S
         )
@@ -226,6 +229,20 @@ class Store:
         await self._replay_past(sent)
         self._workers.written_s = asyncio.get_running_loop().time()
         return sent.response
+
+    async def _check_lasts(self) -> None:
+        """Raise RegistryError if the topic drops records, as one that a broker has created by itself."""
+        topic_id = (await self._cluster.topic(TOPIC)).topic_id
+        if topic_id == self._workers.lasting_topic:
+            return
+        policy = await cleanup_policy(self._cluster, TOPIC)
+        if policy is None:
+            # Most principals need not know.
+            return
+        if policy != COMPACT:
+            reason = f"the topic {TOPIC} has {POLICY}={policy}: set it to {COMPACT}, or schemas will be lost"
+            raise RegistryError(50001, reason)
+        self._workers.lasting_topic = topic_id
 
     async def _send(self, producer: TransactionalProducer, decision: Decision[T]) -> Sent[T]:
         records = decision.records
