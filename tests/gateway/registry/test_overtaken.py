@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from runnel.client.cluster import Cluster, TopicView
 from runnel.client.errors import BrokerError
 from runnel.gateway.registry.store import SETTINGS, Store, Workers
 from runnel.model.errors import ErrorCode
+from runnel.registry import lookup
 from runnel.registry.decision import Decision
 from runnel.registry.records import TOPIC
 from runnel.registry.registration import register
@@ -30,11 +34,18 @@ class BehindCluster(Cluster):
         return await super().topic(name, **options)
 
 
+class AheadCluster(Cluster):
+    """Metadata with the topic as it was created again, which its leader does not know yet."""
+
+    async def topic(self, name: str, **options: Any) -> TopicView:
+        return replace(await super().topic(name, **options), topic_id=b"\1" * 16)
+
+
 def registered(state: RegistryState, subject: str, schema: str) -> Decision[Any]:
     return register(state, subject, {"schema": json.dumps(schema)})
 
 
-def written(cluster: Cluster, subject: str, schema: str, other: "Broker | None" = None) -> Any:
+def written(cluster: Cluster, subject: str, schema: str, other: Broker | None = None) -> Any:
     """What is registered; another registry registers a schema with the first id after the decision."""
     calls = 0
 
@@ -58,6 +69,15 @@ def written(cluster: Cluster, subject: str, schema: str, other: "Broker | None" 
             workers.close()
 
     return asyncio.run(run())
+
+
+async def read_by(cluster: Cluster) -> list[str]:
+    workers = Workers()
+    try:
+        async with cluster, asyncio.timeout(END_S):
+            return await Store(cluster, workers).read(lambda state, verdicts: lookup.subjects(state))
+    finally:
+        workers.close()
 
 
 def ids_of(broker: Broker) -> list[int]:
@@ -87,3 +107,12 @@ def test_no_id_is_assigned_twice_if_a_record_is_written_after_the_decision():
 
         assert mine["id"] == 2
         assert ids_of(broker) == [1, 2]
+
+
+def test_the_records_of_a_topic_are_not_taken_for_those_of_the_next_one():
+    with Broker() as broker:
+        written(Cluster(broker.bootstrap_servers), "a", "int")
+
+        assert asyncio.run(read_by(Cluster(broker.bootstrap_servers))) == ["a"]
+        with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_ID"):
+            asyncio.run(read_by(AheadCluster(broker.bootstrap_servers, timeout_s=1.0)))

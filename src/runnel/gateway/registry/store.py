@@ -342,7 +342,11 @@ class Store:
         return ends[PARTITION]
 
     async def _replay(self, end_offset: int) -> None:
-        async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
+        # A leader that lags behind may still have the topic before this one.
+        ids = {} if self._topic_id is None else {TOPIC: self._topic_id}
+        async with Reader(
+            self._cluster, isolation=READ_COMMITTED, out_of_range="earliest", topic_ids=ids
+        ) as reader:
             await reader.assign({PARTITION: self._position})
             replayed = 0
             async for message in reader.messages(until={PARTITION: end_offset}):
