@@ -46,6 +46,30 @@ def test_verdicts_do_not_keep_schemas():
     assert watched() is None
 
 
+class Dropped(Check):
+    """A check whose verdict another thread drops after it was looked up."""
+
+    looks = 0
+
+    @property
+    def key(self) -> bytes:
+        Dropped.looks += 1
+        if Dropped.looks == 3:
+            VERDICTS.add(Check(self.writer, self.reader), [])
+        return self.reader.digest + self.writer.digest
+
+
+VERDICTS = Verdicts()
+
+
+def test_a_verdict_that_is_dropped_meanwhile_is_one_nevertheless(monkeypatch):
+    monkeypatch.setattr("runnel.registry.checks.VERDICTS_MAX", 1)
+    check = Dropped(Side("AVRO", "x"), Side("AVRO", "y"))
+    VERDICTS.add(check, [not_comparable("no")])
+
+    assert VERDICTS.of([check]) == [[not_comparable("no")]]
+
+
 def test_findings_about_long_names_are_short():
     fields = [{"name": "f" * 10_000 + str(number), "type": "int"} for number in range(50)]
     old, new = (

@@ -110,11 +110,12 @@ class Verdicts:
 
     def of(self, checks: Iterable[Check]) -> list[list[Incompatibility]]:
         """The findings of checks; raises Unchecked."""
-        wanted = list(checks)
-        missing = [check for check in wanted if check.key not in self._findings]
+        # Looked up once: another thread may drop what is there now.
+        found = [(check, self._findings.get(check.key)) for check in checks]
+        missing = [check for check, findings in found if findings is None]
         if missing:
             raise Unchecked(missing)
-        return [self._findings[check.key] for check in wanted]
+        return [findings for _, findings in found if findings is not None]
 
 
 class ImmediateVerdicts(Verdicts):

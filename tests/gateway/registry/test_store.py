@@ -1,14 +1,19 @@
 """Threads of the registry: what one request does there never disturbs another one."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runnel.client.cluster import Cluster
+from runnel.gateway.http.principals import Principals
+from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.limits import CHECK_WORKERS, REPLAY_RECORDS, WORKERS
+from runnel.gateway.registry.routes import RegistryApp
 from runnel.gateway.registry.store import SETTINGS, Store, Workers
 from runnel.registry import lookup
 from runnel.registry.checks import Check, Side, Unchecked
@@ -64,6 +69,22 @@ def test_the_state_is_not_shared_with_the_thread_of_a_request_that_was_cancelled
 
     asyncio.run(run())
     assert ends == ["cancelled", "next"]
+
+
+def test_the_store_of_a_principal_is_not_kept_after_it():
+    options = GatewayOptions("127.0.0.1:1")
+
+    async def run():
+        app = RegistryApp(options, Principals(options))
+        cluster = Cluster(options.bootstrap)
+        assert app.store_of(cluster) is app.store_of(cluster)
+        known = weakref.ref(cluster)
+        del cluster
+        gc.collect()
+        assert known() is None
+        app.close()
+
+    asyncio.run(run())
 
 
 def test_lookups_do_not_wait_for_checks(plain_broker):

@@ -77,12 +77,17 @@ class Subscription:
         """The feed that wakes a poll, which reads by itself: the same for all groups and formats."""
         return FeedKey(self.view.name, self.query.partition, self.isolation, View(self.view.topic_id))
 
+    @property
+    def moves_group(self) -> bool:
+        """Do acks of what is read move the group?"""
+        return self.query.group is not None and not self.shown.is_replayed
+
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, too, from where a client begins that has read nothing of them."""
         added = [each for each in sorted(partitions) if each not in self.positions]
         if not added:
             return
-        if self.query.group is not None and self.query.offset is None and self.query.cursor is None:
+        if self.query.group is not None and self.moves_group:
             self.positions |= await groups.deliverable(self.cluster, self.query.group, added)
         else:
             self.positions |= await start_offsets(self.cluster, added)
@@ -101,10 +106,11 @@ class Subscription:
 
 
 async def subscription(
-    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
+    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str, resumed: str | None = None
 ) -> Subscription:
-    """Find where a subscription begins."""
-    if query.cursor is not None or (query.partition or 0) >= len(view.partitions):
+    """Find where a subscription begins; `resumed` is the last cursor of an earlier stream of it."""
+    cursor = resumed or query.cursor
+    if cursor is not None or (query.partition or 0) >= len(view.partitions):
         # The topic may have been created again, or have more partitions, since its metadata was cached.
         view = await find_topic(cluster, view.name, max_age_s=0.0)
     count = len(view.partitions)
@@ -115,8 +121,8 @@ async def subscription(
     is_replayed = query.group is not None and (query.offset is not None or query.cursor is not None)
     shown = View(view.topic_id, query.format, query.group or "", is_replayed)
     found = Subscription(cluster, view, query, {}, shown)
-    if query.cursor is not None:
-        given = read_cursor(query.cursor, view.topic_id)
+    if cursor is not None:
+        given = read_cursor(cursor, view.topic_id)
         found.positions = {each: given[each.partition] for each in partitions if each.partition in given}
         # Those that were added since.
         await found.add(partitions)
@@ -229,21 +235,30 @@ async def fetch(
     except BrokerError as error:
         if error.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-    await _into_range(found)
+    await into_range(found, list(found.positions))
     return None
 
 
-async def _into_range(found: Subscription) -> None:
-    """Move positions that are not in the log into it; what was deleted before is a gap."""
-    starts, ends = await asyncio.gather(
-        start_offsets(found.cluster, found.positions),
-        end_offsets(found.cluster, found.positions, isolation=found.isolation),
+async def into_range(found: Subscription, partitions: Sequence[TopicPartition]) -> None:
+    """Move positions that are not in the log into it, and note what is left out as gaps.
+
+    A position after the end is one of a log that was truncated since, and written again from an offset that
+    is not known. A group begins again, as one that is new: at least once.
+    """
+    starts, ends, visible_ends = await asyncio.gather(
+        start_offsets(found.cluster, partitions),
+        end_offsets(found.cluster, partitions),
+        end_offsets(found.cluster, partitions, isolation=found.isolation),
     )
-    for partition, position in found.positions.items():
-        start = starts[partition]
-        if position < start:
-            found.gaps.append(Gap(partition.partition, position, start))
-        found.positions[partition] = min(max(position, start), max(ends[partition], start))
+    for each in partitions:
+        position, start = found.positions[each], starts[each]
+        if found.moves_group and position > max(ends[each], start):
+            moved = start
+        else:
+            moved = min(max(position, start), max(visible_ends[each], start))
+        if moved != position:
+            found.gaps.append(Gap(each.partition, position, moved))
+            found.positions[each] = moved
 
 
 async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list[KafkaMessage]:

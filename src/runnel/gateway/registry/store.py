@@ -4,7 +4,9 @@ All gateways use one transactional id, which is their lock: initializing it fenc
 
     initialize → replay to the end → decide → produce, commit → replay → respond
 
-A commit proves that no other gateway has written since the decision. A fenced one begins again.
+A commit proves that no other gateway has written since the decision. A fenced one begins again. The offset
+of the first record proves that the decision was made with all records before it: metadata or a leader that
+is behind may have shown fewer of them.
 
 A commit may also fail after the coordinator has carried it out: the response is lost, and the next gateway
 fences this one before it asks again. So an attempt that follows a commit looks for its records first.
@@ -14,6 +16,7 @@ import asyncio
 import logging
 import random
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,7 +29,7 @@ from runnel.client.fetching import fetch_once
 from runnel.client.offsets import READ_COMMITTED, end_offsets
 from runnel.client.reader import Reader
 from runnel.client.transactional import TransactionalProducer, is_fenced
-from runnel.gateway.own_topics import create_if_missing
+from runnel.gateway.own_topics import COMPACT, POLICY, cleanup_policy, create_if_missing
 from runnel.gateway.registry.limits import (
     ATTEMPT_PAUSE_MAX_S,
     ATTEMPT_PAUSE_S,
@@ -55,7 +58,7 @@ log = logging.getLogger("runnel.registry")
 
 PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-schema-registry"
-SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
+SETTINGS: Mapping[str, str] = {POLICY: COMPACT}
 
 
 class Workers:
@@ -70,6 +73,8 @@ class Workers:
         """Writers of one gateway wait for each other instead of fencing each other."""
         self.written_s = float("-inf")
         """When this gateway last wrote: all its clients read that."""
+        self.lasting_topic = b""
+        """The id of the topic that was found to keep its records."""
         self.has_skipped = False
         """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
@@ -99,6 +104,10 @@ class Workers:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
+class Overtaken(Exception):
+    """The topic has records that a decision was made without."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sent(Generic[T]):
     """Records that were sent, and the response to give once they are committed."""
@@ -121,7 +130,8 @@ class Store:
     """The registry as one principal reads and writes it."""
 
     def __init__(self, cluster: Cluster, workers: Workers) -> None:
-        self._cluster = cluster
+        # Stores are kept by their clusters, which would be kept for ever with credentials and all schemas.
+        self._cluster_of = weakref.ref(cluster)
         self._workers = workers
         self._state = RegistryState()
         self._position = 0
@@ -132,6 +142,12 @@ class Store:
         """When that was, by the wall clock, which does not stop while a machine sleeps."""
         self._state_lock = asyncio.Lock()
         """Held while the state changes, and while a request is decided against it."""
+
+    @property
+    def _cluster(self) -> Cluster:
+        cluster = self._cluster_of()
+        assert cluster is not None, "the request holds it"
+        return cluster
 
     async def read(self, query: Callable[[RegistryState, Verdicts], T]) -> T:
         """The result of a query; one that finds nothing is repeated with all records of the topic."""
@@ -178,6 +194,9 @@ class Store:
             except Unchecked as unchecked:
                 # A version was added meanwhile. Others write while it is compared with.
                 await self._workers.check(unchecked)
+            except Overtaken:
+                # The transaction is aborted, and the next attempt reads what it was decided without.
+                change.sent = None
             except ClientError as error:
                 is_in_doubt = change.sent is not None and error.retriable
                 if not is_in_doubt and not is_fenced(error):
@@ -187,6 +206,7 @@ class Store:
 
     async def _attempt(self, change: Change[T]) -> T:
         await create_if_missing(self._cluster, TOPIC, SETTINGS)
+        await self._check_lasts()
         producer = TransactionalProducer(
             self._cluster, TRANSACTIONAL_ID, timeout_ms=TRANSACTION_TIMEOUT_MS, delivery_timeout_s=WRITE_S
         )
@@ -196,16 +216,33 @@ class Store:
                 sent = change.sent
                 if sent is None or not await self._is_committed(sent):
                     change.sent = None
-                    decision = await self._decide(change.decide)
+                    decision, position = await self._decide(change.decide)
                     if not decision.records:
                         return decision.response
-                    sent = change.sent = await self._send(producer, decision)
+                    sent = await self._send(producer, decision)
+                    if min(sent.offsets) != position:
+                        raise Overtaken
+                    change.sent = sent
         finally:
             with suppress(ClientError):
                 await producer.close()
         await self._replay_past(sent)
         self._workers.written_s = asyncio.get_running_loop().time()
         return sent.response
+
+    async def _check_lasts(self) -> None:
+        """Raise RegistryError if the topic drops records, as one that a broker has created by itself."""
+        topic_id = (await self._cluster.topic(TOPIC)).topic_id
+        if topic_id == self._workers.lasting_topic:
+            return
+        policy = await cleanup_policy(self._cluster, TOPIC)
+        if policy is None:
+            # Most principals need not know.
+            return
+        if policy != COMPACT:
+            reason = f"the topic {TOPIC} has {POLICY}={policy}: set it to {COMPACT}, or schemas will be lost"
+            raise RegistryError(50001, reason)
+        self._workers.lasting_topic = topic_id
 
     async def _send(self, producer: TransactionalProducer, decision: Decision[T]) -> Sent[T]:
         records = decision.records
@@ -247,13 +284,17 @@ class Store:
     async def _decide_with_checks(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
         while True:
             try:
-                return await self._decide(decide)
+                return (await self._decide(decide))[0]
             except Unchecked as unchecked:
                 await self._workers.check(unchecked)
 
-    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
-        """Raises Unchecked."""
-        return await self._workers.run(self._state_lock, lambda: decide(self._state, self._workers.verdicts))
+    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> tuple[T, int]:
+        """What is decided, and the offset up to which the records are known. Raises Unchecked."""
+
+        def call() -> tuple[T, int]:
+            return decide(self._state, self._workers.verdicts), self._position
+
+        return await self._workers.run(self._state_lock, call)
 
     # Replay.
 
@@ -301,7 +342,11 @@ class Store:
         return ends[PARTITION]
 
     async def _replay(self, end_offset: int) -> None:
-        async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
+        # A leader that lags behind may still have the topic before this one.
+        ids = {} if self._topic_id is None else {TOPIC: self._topic_id}
+        async with Reader(
+            self._cluster, isolation=READ_COMMITTED, out_of_range="earliest", topic_ids=ids
+        ) as reader:
             await reader.assign({PARTITION: self._position})
             replayed = 0
             async for message in reader.messages(until={PARTITION: end_offset}):

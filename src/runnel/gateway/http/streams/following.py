@@ -9,7 +9,7 @@ from runnel.client.fetching import Fetched, FetchSizes
 from runnel.gateway.http.limits import STREAM_IDLE_S, STREAM_PARTITIONS_MAX, STREAM_WRITE_BYTES
 from runnel.gateway.http.message_ids import Cursor
 from runnel.gateway.http.models import Gap, SubscribeQuery
-from runnel.gateway.http.polling import Subscription, fetch
+from runnel.gateway.http.polling import Subscription, fetch, into_range
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.requests import find_topic
 from runnel.gateway.http.streams.feeds import Entry, Feed, Feeds, entry_of
@@ -77,7 +77,8 @@ async def _in_feed(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
 async def _wait_for(feed: Feed, found: Subscription) -> AsyncGenerator[Part]:
     """Until the feed is not behind a position: its messages would come twice, its cursors would go back.
 
-    Positions that it does not reach are moved back: the log was truncated.
+    Positions that it does not reach are moved back if the log ends before them: it was truncated. Otherwise
+    the feed is late.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + BEHIND_S
@@ -89,12 +90,16 @@ async def _wait_for(feed: Feed, found: Subscription) -> AsyncGenerator[Part]:
         if (left_s := deadline_s - loop.time()) > 0:
             await feed.changed(left_s)
             continue
-        gaps: Part = []
-        for each in behind:
-            end = feed.cursor.positions[each.partition]
-            gaps.append(Gap(each.partition, found.positions[each], end))
-            found.positions[each] = end
-        yield gaps
+        if await _is_same_topic(found):
+            await into_range(found, behind)
+        deadline_s = loop.time() + BEHIND_S
+        yield _taken_gaps(found)
+
+
+def _taken_gaps(found: Subscription) -> Part:
+    gaps: Part = [*found.gaps]
+    found.gaps.clear()
+    return gaps
 
 
 async def _catch_up(found: Subscription, feed: Feed, target: dict[int, int]) -> AsyncGenerator[Part]:
@@ -113,9 +118,7 @@ async def _catch_up(found: Subscription, feed: Feed, target: dict[int, int]) -> 
             await asyncio.sleep(OTHER_TOPIC_S)
             continue
         if found.gaps:
-            gaps: Part = [*found.gaps]
-            found.gaps.clear()
-            yield gaps
+            yield _taken_gaps(found)
         if fetched is None:
             continue
         for each in fetched:
