@@ -1,5 +1,5 @@
-"""uvicorn's protocols with what it lacks: limits for heads, trailers and incomplete messages, and a way to
-drop a connection.
+"""uvicorn's protocols with what it lacks: limits for heads, trailers, incomplete messages and requests that
+wait for others, and a way to drop a connection.
 
 An application can only end a response. That waits until the client has read what is not sent yet, for ever if
 it does not read: `runnel.abort` in the extensions of a scope closes the connection at once.
@@ -11,6 +11,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -20,12 +21,16 @@ from runnel.gateway.http.limits import (
     HEAD_BYTES_MAX,
     HEAD_READ_S,
     MESSAGE_PART_BYTES,
+    PIPELINED_MAX,
     STREAM_STUCK_S,
 )
 from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+    from collections.abc import Sized
+
+    from uvicorn._types import ASGI3Application, ASGISendEvent
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from websockets.frames import Frame
     from websockets.http11 import Request
 
@@ -50,9 +55,28 @@ def drop(transport: asyncio.Transport) -> None:
     transport.abort()
 
 
+class TooManyPipelined(Exception):
+    """More requests wait for the response to another one than may."""
+
+
+class Flow(FlowControl):
+    """Does not read while requests wait: every response would let in as many as fit into a buffer."""
+
+    def __init__(self, transport: "asyncio.Transport", pipeline: "Sized") -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        """What is read is not needed yet: the request that is served is complete if others follow it."""
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class HttpProtocol(HttpToolsProtocol):
     """A connection of HTTP/1.1."""
 
+    _served: "RequestResponseCycle | None" = None
+    """The request that is served; uvicorn has the last one that was received."""
     _is_in_head = False
     _advances = False
     _unused_bytes = 0
@@ -62,12 +86,17 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
         """A client has connected, and sends a request within a while."""
         super().connection_made(transport)
+        self.flow = Flow(transport, self.pipeline)
         self._head_timer = self.loop.call_later(HEAD_READ_S, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
+        """The connection is closed: what is served for it ends, and what waits for that is dropped."""
         self._stop_timer()
         self._stop_watching()
+        self.pipeline.clear()
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True
+            self._served.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -110,6 +139,14 @@ class HttpProtocol(HttpToolsProtocol):
         self._advances = True
         self._stop_timer()
         super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED_MAX:
+            # The parser stops at an error: what it has left would become requests, too.
+            drop(self.transport)
+            raise TooManyPipelined
+
+    def _start_asgi_task(self, cycle: "RequestResponseCycle", app: "ASGI3Application") -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     # A whole response is written at once: what its client does not read would be kept for ever.
 
@@ -129,9 +166,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_unsent()
 
     def handle_websocket_upgrade(self) -> None:
-        """Another protocol has the connection from here on."""
+        """Another protocol has the connection from here on, unless a response is still due."""
         self._stop_watching()
-        super().handle_websocket_upgrade()
+        if self._served is not None and not self._served.response_complete:
+            drop(self.transport)
+        else:
+            super().handle_websocket_upgrade()
 
     def _watch_unsent(self) -> None:
         self._stop_watching()

@@ -43,6 +43,10 @@ BULK_ERRORS_MAX = 100
 RECORD_HEADERS_MAX = 1_000
 """Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
 
+PIPELINED_MAX = 100
+"""Requests of a connection that wait for the response to the one before them: each takes some kilobytes, and
+has forty bytes on the wire."""
+
 DELIVERY_S = 10.0
 """How long a record is retried. Clients of other proxies waited two minutes for a 200 that was an error."""
 
