@@ -129,6 +129,22 @@ def test_a_logout_ends_the_session(door: Visitor) -> None:
     assert door.get("/console/topics").status == 303
 
 
+def test_cookies_of_others_are_not_parsed(door: Visitor, monkeypatch) -> None:
+    """Python's parser of cookies takes quadratic time for quoted ones."""
+
+    def parse(text: str) -> None:
+        raise AssertionError("they are parsed")
+
+    monkeypatch.setattr("http.cookies._unquote", parse)
+    log_in(door, "admin", PASSWORDS["admin"])
+    [(name, token)] = door.cookies.items()
+    door.cookies = {"other": '"' + r"\"" * 100 + '"', name: token, "a": ""}
+    assert door.get("/console/topics").status == 200
+    assert door.get("/console/login").status == 303
+    assert door.request("POST", "/console/logout", {}).status == 303
+    assert door.get("/console/topics").status == 303
+
+
 def test_credentials_of_the_gateway_need_no_login() -> None:
     assert needs_login({"security.protocol": "SASL_SSL"})
     assert not needs_login({"security.protocol": "SASL_SSL", "sasl.username": "a", "sasl.password": "b"})

@@ -6,7 +6,7 @@ random token in a cookie. A session without requests is closed.
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, ClientError
@@ -23,6 +23,7 @@ SESSIONS_MAX = 200
 RECENT = 5
 LOGINS_AT_ONCE = 4
 TOKEN_BYTES = 32
+COOKIE = "runnel_session"
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 _CREDENTIALS = (
@@ -150,6 +151,20 @@ class Sessions:
             ]
             for token in idle:
                 await self.logout(token)
+
+
+def token_of(cookies: Iterable[str]) -> str | None:
+    """The token in Cookie headers; None without one.
+
+    Ours is never quoted. What other pages of this host have set may be, and http.cookies, by which Starlette
+    parses cookies, takes quadratic time to remove backslashes.
+    """
+    for header in cookies:
+        for cookie in header.split(";"):
+            name, _, value = cookie.partition("=")
+            if name.strip() == COOKIE:
+                return value.strip()
+    return None
 
 
 def needs_login(properties: Mapping[str, str]) -> bool:

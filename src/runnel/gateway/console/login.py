@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from runnel.gateway.console.pages import COOKIE, NO_STORE, Refused, log, read_form
+from runnel.gateway.console.pages import NO_STORE, Refused, log, read_form, session_token
 from runnel.gateway.console.templates_of import environment
-from runnel.gateway.sessions import MECHANISMS, LoginFailed
+from runnel.gateway.sessions import COOKIE, MECHANISMS, LoginFailed
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -20,7 +20,7 @@ async def login(request: "Request") -> Response:
     """The form, and what it does."""
     gateway: Gateway = request.app.state.gateway
     target = safe_target(request.query_params.get("to", START))
-    if gateway.sessions.of(request.cookies.get(COOKIE)) is not None:
+    if gateway.sessions.of(session_token(request)) is not None:
         return RedirectResponse(target, 303, headers=NO_STORE)
     if request.method == "GET":
         return _form(gateway, target)
@@ -40,7 +40,7 @@ async def login(request: "Request") -> Response:
 async def logout(request: "Request") -> Response:
     """End the session."""
     gateway: Gateway = request.app.state.gateway
-    await gateway.sessions.logout(request.cookies.get(COOKIE))
+    await gateway.sessions.logout(session_token(request))
     response = RedirectResponse("/console/login", 303, headers=NO_STORE)
     response.delete_cookie(COOKIE, path="/")
     return response

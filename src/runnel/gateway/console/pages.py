@@ -20,7 +20,7 @@ from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
 from runnel.gateway.cluster_data import ClusterData
 from runnel.gateway.console.templates_of import environment
 from runnel.gateway.console.text import moment
-from runnel.gateway.sessions import Session
+from runnel.gateway.sessions import Session, token_of
 from runnel.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ PATIENCE_S = 0.15
 """How long a frame waits for its content."""
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
-COOKIE = "runnel_session"
 NO_STORE = {"cache-control": "no-store", "vary": "HX-Request"}
 NOT_FOUND = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -218,7 +217,7 @@ def endpoint(handler: Callable[[Visit], Awaitable[Response]]) -> Endpoint:
 
     async def respond(request: "Request") -> Response:
         gateway: Gateway = request.app.state.gateway
-        session = gateway.sessions.of(request.cookies.get(COOKIE))
+        session = gateway.sessions.of(session_token(request))
         if session is None:
             return login_redirect(request)
         visit = Visit(request, session, gateway)
@@ -228,6 +227,11 @@ def endpoint(handler: Callable[[Visit], Awaitable[Response]]) -> Endpoint:
             return error_response(visit, error)
 
     return respond
+
+
+def session_token(request: "Request") -> str | None:
+    """The token of a session that a request has."""
+    return token_of(request.headers.getlist("cookie"))
 
 
 def login_redirect(request: "Request") -> Response:
