@@ -129,6 +129,23 @@ def test_a_logout_ends_the_session(door: Visitor) -> None:
     assert door.get("/console/topics").status == 303
 
 
+def test_one_user_does_not_end_the_sessions_of_others(door: Visitor, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.sessions.SESSIONS_OF_ONE_MAX", 2)
+    monkeypatch.setattr("runnel.gateway.sessions.SESSIONS_MAX", 4)
+    other = Visitor(door.host, door.port)
+    log_in(door, "admin", PASSWORDS["admin"])
+    opened = []
+    for _ in range(4):
+        other.cookies = {}
+        assert log_in(other, "anna", PASSWORDS["anna"]).status == 303
+        opened.append(other.cookies)
+    statuses = []
+    for other.cookies in opened:
+        statuses.append(other.get("/console/topics").status)
+    assert statuses == [303, 303, 200, 200]
+    assert door.get("/console/topics").status == 200
+
+
 def test_cookies_of_others_are_not_parsed(door: Visitor, monkeypatch) -> None:
     """Python's parser of cookies takes quadratic time for quoted ones."""
 

@@ -21,7 +21,11 @@ IDLE_S = 1800.0
 REAP_INTERVAL_S = 30.0
 SESSIONS_MAX = 200
 RECENT = 5
+SESSIONS_OF_ONE_MAX = 20
+"""Sessions of one user: with as many as it likes, one could end those of all others."""
 LOGINS_AT_ONCE = 4
+LOGINS_WAITING_MAX = 100
+"""More are refused: whoever can reach the gateway may send any number of them."""
 TOKEN_BYTES = 32
 COOKIE = "runnel_session"
 
@@ -37,6 +41,10 @@ _CREDENTIALS = (
 
 class LoginFailed(Exception):
     """The broker did not accept the credentials; the message is shown to the person."""
+
+    def __init__(self, message: str, status: int = 401) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Session:
@@ -76,6 +84,8 @@ class Sessions:
         self._open: Session | None = None
         self._by_token: dict[str, Session] = {}
         self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
+        self._waiting = 0
+        """Logins that are not decided."""
         self._reaper: asyncio.Task[None] | None = None
 
     def of(self, token: str | None) -> Session | None:
@@ -104,22 +114,32 @@ class Sessions:
             raise LoginFailed("enter your name and your password")
         own = credentials(mechanism, username, password)
         properties = {**self._options.properties, **own}
-        async with self._logins:
-            session = Session(self._options, properties, username or "token")
-            try:
-                await session.cluster.any_connection()
-            except AuthenticationFailed:
-                await session.close()
-                raise LoginFailed("the broker did not accept these credentials") from None
-            except ClientError as error:
-                await session.close()
-                raise LoginFailed(str(error)) from None
-        await self._make_room()
+        if self._waiting >= LOGINS_WAITING_MAX:
+            raise LoginFailed("too many people log in: try again in a moment", 503)
+        self._waiting += 1
+        try:
+            async with self._logins:
+                session = await self._logged_in(properties, username)
+        finally:
+            self._waiting -= 1
+        await self._make_room(username)
         token = secrets.token_urlsafe(TOKEN_BYTES)
         self._by_token[token] = session
         if self._reaper is None:
             self._reaper = asyncio.create_task(self._reap())
         return token
+
+    async def _logged_in(self, properties: Mapping[str, str], username: str) -> Session:
+        session = Session(self._options, properties, username or "token")
+        try:
+            await session.cluster.any_connection()
+        except AuthenticationFailed:
+            await session.close()
+            raise LoginFailed("the broker did not accept these credentials") from None
+        except ClientError as error:
+            await session.close()
+            raise LoginFailed(str(error)) from None
+        return session
 
     async def logout(self, token: str | None) -> None:
         """End a session."""
@@ -136,9 +156,19 @@ class Sessions:
         self._open = None
         await asyncio.gather(*(session.close() for session in sessions))
 
-    async def _make_room(self) -> None:
+    async def _make_room(self, username: str) -> None:
+        """End sessions that were not used for longest, for one more of a user; tokens do not name theirs."""
+        own = [token for token, session in self._by_token.items() if session.name == username]
+        while len(own) >= SESSIONS_OF_ONE_MAX:
+            oldest = min(own, key=self._used_s)
+            own.remove(oldest)
+            await self.logout(oldest)
         while len(self._by_token) >= SESSIONS_MAX:
-            await self.logout(min(self._by_token, key=lambda token: self._by_token[token].used_s))
+            await self.logout(min(self._by_token, key=self._used_s))
+
+    def _used_s(self, token: str) -> float:
+        session = self._by_token.get(token)
+        return 0.0 if session is None else session.used_s
 
     async def _reap(self) -> None:
         loop = asyncio.get_running_loop()

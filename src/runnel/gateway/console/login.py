@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from runnel.gateway.app import Gateway
 
 START = "/console/"
+FORM_BYTES_MAX = 64 * 1024
+"""A name and a password, or a token: whoever can reach the gateway may send them."""
+
+STRANGERS = "strangers"
+"""Who has the share of bodies that people have before they log in."""
 
 
 async def login(request: "Request") -> Response:
@@ -25,11 +30,11 @@ async def login(request: "Request") -> Response:
     if request.method == "GET":
         return _form(gateway, target)
     try:
-        form = await read_form(request)
+        form = await read_form(request, STRANGERS, FORM_BYTES_MAX)
         username = form.get("username", "").strip()
         token = await gateway.sessions.login(form.get("mechanism", ""), username, form.get("password", ""))
     except (LoginFailed, Refused) as error:
-        return _form(gateway, target, str(error), 401)
+        return _form(gateway, target, str(error), error.status)
     log.info("%s: logged in", username or "token")
     response = RedirectResponse(target, 303, headers=NO_STORE)
     is_https = request.url.scheme == "https"
