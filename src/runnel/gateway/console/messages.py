@@ -174,7 +174,7 @@ async def message(visit: Visit) -> Response:
     visit.gateway.tracing.received(name, partition, offset, found.headers)
     wanted = visit.query.get("as", "")
     kind, text = decoded(found.value, wanted)
-    registered = await decoded_by_registry(visit.gateway.registry.store_of(visit.cluster), found.value)
+    registered = await decoded_by_registry(visit.gateway.registry.store_of(visit.session), found.value)
     if registered is not None and wanted in ("", "schema"):
         kind, text = "schema", registered.text
     key_kind, key_text = decoded(found.key, "")

@@ -36,7 +36,7 @@ async def schemas(visit: Visit) -> Content:
             "level": config_of(state.configs, None)[LEVEL],
         }
 
-    values = await visit.gateway.registry.store_of(visit.cluster).read(find)
+    values = await visit.gateway.registry.store_of(visit.session).read(find)
     return Content("schemas.html", {**values, "text": text, "q": visit.query})
 
 
@@ -72,7 +72,7 @@ async def schema(visit: Visit) -> Content:
         }
 
     try:
-        values = await visit.gateway.registry.store_of(visit.cluster).read(find)
+        values = await visit.gateway.registry.store_of(visit.session).read(find)
     except RegistryError as error:
         raise Refused(error.message, error.status) from None
     text = pretty(values["version"])
