@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from runnel.client.chunk import Message
 from runnel.gateway.console.message_filter import read_filter
-from runnel.gateway.console.message_reading import TURN, TURN_BYTES, matching
+from runnel.gateway.console.message_reading import matching
+from runnel.gateway.turns import TURN, TURN_BYTES
 
 
 def turns_taken(messages: Iterator[Message]) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from runnel.gateway.console.message_view import row_of
 from runnel.gateway.console.messages import Browsing, range_of
 from runnel.gateway.console.pages import Refused, Visit
 from runnel.gateway.console.topic import find_topic
+from runnel.gateway.turns import new_room
 
 MATCHES_MAX = 200
 """A search pauses here; it is continued on request."""
@@ -149,7 +150,7 @@ async def _batches(reader: Reader) -> AsyncIterator[list[Chunk]]:
 
 
 async def _newest_of(chunks: list[Chunk], matches: Predicate) -> tuple[list[Message], int]:
-    found = await matching((message for chunk in chunks for message in chunk.messages()), matches)
+    found = await matching((message for chunk in chunks for message in chunk.messages(new_room())), matches)
     found.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
     return found[:TAIL_ROWS_MAX], max(0, len(found) - TAIL_ROWS_MAX)
 

@@ -170,7 +170,9 @@ def text_or_none(data: bytes) -> str | None:
 def as_json(value: bytes) -> Raw | None:
     """The value in one line, as it is written; None if it is not JSON."""
     try:
-        msgspec.json.decode(value)
+        # Of a raw value the syntax is checked, and no objects are made; the encoding is not checked.
+        value.decode()
+        msgspec.json.decode(value, type=Raw)
         if b"\n" in value or b"\r" in value:
             value = msgspec.json.format(value, indent=-1)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
