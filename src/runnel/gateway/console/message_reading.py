@@ -221,14 +221,20 @@ async def scan(
 
 
 async def matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
-    """Those that match, looked at in turns."""
-    matched, turns = [], Turns()
+    """Those that match, looked at in turns, in a thread: a filter may have many terms."""
+    matched: list[Message] = []
+    part: list[Message] = []
+    turns = Turns()
     for message in messages:
-        if matches(message):
-            matched.append(message)
+        part.append(message)
         if turns.is_over(message):
-            await asyncio.sleep(0)
-    return matched
+            matched += await asyncio.to_thread(_matching, part, matches)
+            part = []
+    return matched + await asyncio.to_thread(_matching, part, matches)
+
+
+def _matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
+    return [message for message in messages if matches(message)]
 
 
 def cursor_text(positions: Positions) -> str:
