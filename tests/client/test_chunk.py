@@ -108,7 +108,7 @@ def test_batches_share_a_room() -> None:
         next(second)
     assert next(first, None) is None and room.held_bytes == 0
     assert next(large().messages(room)).offset == 0
-    # Those that nobody reads any more hold nothing.
+    # Those that are not read any more hold nothing.
     assert room.held_bytes == 0
 
 

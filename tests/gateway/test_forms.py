@@ -1,4 +1,4 @@
-"""Forms of the console: whoever can reach the login may send them, of any size and as slowly as he likes."""
+"""Forms of the console: all who can reach the login may send them, of any size and slowly."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""JSON that people may look at, whoever has written it."""
+"""JSON that people look at, and others have written."""
 
 import json
 

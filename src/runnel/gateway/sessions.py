@@ -25,7 +25,7 @@ SESSIONS_OF_ONE_MAX = 20
 """Sessions of one user: with as many as it likes, one could end those of all others."""
 LOGINS_AT_ONCE = 4
 LOGINS_WAITING_MAX = 100
-"""More are refused: whoever can reach the gateway may send any number of them."""
+"""More are refused: all who can reach the gateway may send any number of them."""
 TOKEN_BYTES = 32
 COOKIE = "runnel_session"
 

@@ -1,6 +1,6 @@
 """Reading and converting messages in turns of the event loop, which many clients share, and in little memory.
 
-Messages are chosen by whoever may write to a topic: a batch of some kilobytes may decompress to any size, and
+Messages are chosen by all who may write to a topic: a batch of some kilobytes may decompress to any size, and
 a record of a megabyte may have half a million headers.
 """
 

@@ -1,4 +1,4 @@
-"""Batches of a few bytes that decompress to many: whoever may write to a topic chooses them."""
+"""Batches of a few bytes that decompress to many: those who may write to a topic choose them."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 START = "/console/"
 FORM_BYTES_MAX = 64 * 1024
-"""A name and a password, or a token: whoever can reach the gateway may send them."""
+"""A name and a password, or a token: all who can reach the gateway may send them."""
 
 STRANGERS = "strangers"
 """Who has the share of bodies that people have before they log in."""

@@ -3,6 +3,13 @@
 BODY_BYTES_MAX = 16 * 1024 * 1024
 """A body that is decoded as a whole, in a few milliseconds per megabyte. Larger ones are sent as NDJSON."""
 
+SMALL_BODY_BYTES_MAX = 2 * 1024 * 1024
+"""A body without records: all acknowledgements of the largest response. Decoding it takes thirty milliseconds
+a megabyte, as each of its elements becomes an object."""
+
+HEADERS_BYTES_MAX = 1024 * 1024
+"""The headers of a record as JSON: they are decoded at once, as elements of such a body."""
+
 DRAIN_BYTES_MAX = 64 * 1024 * 1024
 """How much of a body that is too large is read and dropped, so that its sender reads why it was refused."""
 

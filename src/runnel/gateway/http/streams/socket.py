@@ -34,7 +34,6 @@ from runnel.gateway.http.models import (
     Gap,
     MessageIdText,
     Published,
-    PublishRecord,
     SubscribeQuery,
 )
 from runnel.gateway.http.operations import Operation
@@ -42,7 +41,7 @@ from runnel.gateway.http.polling import acknowledged, subscription
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem, ProblemDetails, problem_of
 from runnel.gateway.http.publishing import published, send
-from runnel.gateway.http.records import to_record
+from runnel.gateway.http.records import GivenRecord, to_record
 from runnel.gateway.http.requests import find_topic, read_query
 from runnel.gateway.http.responses import ABORT
 from runnel.gateway.http.streams.following import Part, follow
@@ -89,7 +88,7 @@ class AckFrame(
 class PublishFrame(Struct, tag="publish", tag_field="type", forbid_unknown_fields=True):
     """A record for the topic."""
 
-    record: PublishRecord
+    record: GivenRecord
     id: RequestId = None
 
 
@@ -292,7 +291,7 @@ class Conversation:
             written = await self._publish(frame.record)
         return PublishedFrame(written.message_id, written.partition, written.offset, frame.id)
 
-    async def _publish(self, given: PublishRecord) -> Published:
+    async def _publish(self, given: GivenRecord) -> Published:
         record = to_record(given)
         # Metadata may have to be fetched for one and not for the next, which must not overtake it. Requests
         # ask for the lock in their order, and get it in that order.
