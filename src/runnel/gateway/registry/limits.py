@@ -3,6 +3,9 @@
 BODY_BYTES_MAX = 4 * 1024 * 1024
 """A schema of the largest size, escaped, with metadata and rules."""
 
+MEMBERS_BYTES_MAX = 1024 * 1024
+"""All of a body but the text of the schema: it becomes objects, in fifty milliseconds a megabyte."""
+
 BODIES_BYTES_MAX = 64 * 1024 * 1024
 """All bodies that are received or in use; decoded, they take several times as much."""
 
