@@ -19,6 +19,9 @@ API_TIMEOUT_S = 4.0
 
 IDLE_S = 1800.0
 REAP_INTERVAL_S = 30.0
+LOGIN_VALID_S = 600.0
+"""How long credentials are used before brokers are asked again whether they accept them: a page that is read
+again and again keeps its session, and a connection that was accepted once stays open."""
 SESSIONS_MAX = 200
 RECENT = 5
 SESSIONS_OF_ONE_MAX = 20
@@ -51,6 +54,7 @@ class Session:
     """A person's client of the cluster."""
 
     def __init__(self, options: GatewayOptions, properties: Mapping[str, str], name: str) -> None:
+        self.properties = properties
         self.name = name
         """Who acts, for the page and the log; empty without a login."""
         self.cluster = Cluster(
@@ -62,6 +66,8 @@ class Session:
         )
         self.data = ClusterData(self.cluster, is_restricted=bool(name))
         self.used_s = asyncio.get_running_loop().time()
+        self.accepted_s = self.used_s
+        """When a broker has accepted the credentials last."""
         self.streams = 0
         """Streams that are open; a session with one is not idle."""
 
@@ -120,6 +126,10 @@ class Sessions:
         try:
             async with self._logins:
                 session = await self._logged_in(properties, username)
+        except AuthenticationFailed:
+            raise LoginFailed("the broker did not accept these credentials") from None
+        except ClientError as error:
+            raise LoginFailed(str(error)) from None
         finally:
             self._waiting -= 1
         await self._make_room(username)
@@ -130,15 +140,13 @@ class Sessions:
         return token
 
     async def _logged_in(self, properties: Mapping[str, str], username: str) -> Session:
+        """A session whose credentials a broker has accepted. Raises ClientError."""
         session = Session(self._options, properties, username or "token")
         try:
             await session.cluster.any_connection()
-        except AuthenticationFailed:
+        except BaseException:
             await session.close()
-            raise LoginFailed("the broker did not accept these credentials") from None
-        except ClientError as error:
-            await session.close()
-            raise LoginFailed(str(error)) from None
+            raise
         return session
 
     async def logout(self, token: str | None) -> None:
@@ -181,6 +189,24 @@ class Sessions:
             ]
             for token in idle:
                 await self.logout(token)
+            await self._check_all()
+
+    async def _check_all(self) -> None:
+        """End the sessions whose credentials brokers do not accept any more."""
+        now_s = asyncio.get_running_loop().time()
+        for token, session in list(self._by_token.items()):
+            if now_s - session.accepted_s < LOGIN_VALID_S:
+                continue
+            try:
+                fresh = await self._logged_in(session.properties, session.name)
+            except AuthenticationFailed:
+                await self.logout(token)
+            except ClientError:
+                # No broker answers; the next time, perhaps.
+                return
+            else:
+                await fresh.close()
+                session.accepted_s = asyncio.get_running_loop().time()
 
 
 def token_of(cookies: Iterable[str]) -> str | None:

@@ -149,6 +149,10 @@ LOGINS_AT_ONCE = 8
 LOGINS_WAITING_MAX = 200
 """Credentials that wait for their authentication; more are refused with 503. Each is a task with a secret."""
 
+LOGIN_VALID_S = 600.0
+"""How long credentials are used before a broker is asked again whether it accepts them: a connection that it
+accepted once stays open when the user is removed."""
+
 REFUSED_LOGIN_S = 5.0
 REFUSED_LOGINS_MAX = 1_000
 """For how long, and for how many credentials, a refusal is remembered: retries with a wrong password do not
