@@ -32,6 +32,9 @@ Compaction removes tombstones after delete.retention.ms: a replay that continues
 and keeps what they delete. The default is a day. An hour leaves room for shorter settings, and reading all
 records of a large registry takes seconds."""
 
+PERMITTED_S = 2.0
+"""For how long the right to read the topic is taken for granted: describing it needs less."""
+
 CHECKS_S = 20.0
 """For all checks of compatibility of a request, each of which takes about a second at most."""
 

@@ -33,6 +33,7 @@ from runnel.gateway.registry.limits import (
     CHECK_WORKERS,
     CHECKS_S,
     FRESH_S,
+    PERMITTED_S,
     REPLAY_RECORDS,
     STATE_AGE_MAX_S,
     TRANSACTION_TIMEOUT_MS,
@@ -130,6 +131,8 @@ class Store:
         self._refreshed_s = float("-inf")
         self._refreshed_at_s = 0.0
         """When that was, by the wall clock, which does not stop while a machine sleeps."""
+        self._permitted_s = float("-inf")
+        """When a broker has last permitted to read the topic."""
         self._state_lock = asyncio.Lock()
         """Held while the state changes, and while a request is decided against it."""
 
@@ -275,10 +278,22 @@ class Store:
             self._topic_id = topic_id
             if end_offset > self._position:
                 await self._replay(end_offset)
+                self._permitted_s = now_s
+            elif topic_id is not None and now_s - self._permitted_s >= PERMITTED_S:
+                await self._check_permission()
+                self._permitted_s = now_s
             self._refreshed_s, self._refreshed_at_s = now_s, now_at_s
             self._workers.metrics.subjects = len(self._state.subjects)
             self._workers.metrics.schemas = sum(len(one.by_id) for one in self._state.contexts.values())
         return True
+
+    async def _check_permission(self) -> None:
+        """Raise an error if the topic may not be read any more: nothing has to be read of it now."""
+        try:
+            await fetch_once(self._cluster, {PARTITION: self._position}, isolation=READ_COMMITTED)
+        except BrokerError as error:
+            if error.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
 
     async def _current_topic_id(self) -> bytes | None:
         """The id of the topic; None if it does not exist."""
