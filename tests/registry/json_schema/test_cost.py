@@ -5,7 +5,7 @@ import json
 import pytest
 
 from runnel.registry.format import InvalidSchema
-from runnel.registry.json_schema import FORMAT, TooCostly, differences, limits
+from runnel.registry.json_schema import FORMAT, TooCostly, differences, limits, patterns
 from runnel.registry.json_schema.parser import parse
 from tests.registry.json_schema.case import INTEGER, NUMBER, STRING, properties, variant
 
@@ -145,3 +145,9 @@ def test_values_of_defaults_are_limited():
     """Each takes two bytes as text, and kilobytes as a schema."""
     schema = parse(json.loads(json.dumps(wide(300, {"default": [1] * 99}))), [])
     assert len(schema.defaults) == limits.LITERALS_MAX // 100
+
+
+def test_long_patterns_are_not_kept():
+    before = patterns._compiled.cache_info().currsize
+    assert patterns.matches("a" * 20_000, "a") is None
+    assert patterns._compiled.cache_info().currsize == before
