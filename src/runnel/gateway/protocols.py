@@ -18,6 +18,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from runnel.gateway.http.bodies import SHARE, Share
 from runnel.gateway.http.limits import (
     BODY_S,
+    CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
     HEAD_READ_S,
     MESSAGE_PART_BYTES,
@@ -88,6 +89,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = Flow(transport, self.pipeline)
         self._head_timer = self.loop.call_later(HEAD_READ_S, transport.abort)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed: what is served for it ends, and what waits for that is dropped."""

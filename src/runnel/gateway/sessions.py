@@ -70,6 +70,8 @@ class Session:
         """When a broker has accepted the credentials last."""
         self.streams = 0
         """Streams that are open; a session with one is not idle."""
+        self.searches = 0
+        """Searches through topics that run."""
 
     def touch(self) -> None:
         """The session is in use."""

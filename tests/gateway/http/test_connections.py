@@ -81,3 +81,22 @@ def test_a_connection_with_a_stream_does_not_become_a_socket(client: Client, top
             while data := line.recv(65536):
                 assert b"101 Switching" not in data
     eventually(client, int(before))
+
+
+def test_connections_have_a_limit(http_broker, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.protocols.CONNECTIONS_MAX", 2)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor:
+        address = visitor.host, visitor.port
+        with (
+            socket.create_connection(address, timeout=10) as first,
+            socket.create_connection(address) as idle,
+        ):
+            first.sendall(LIVE)
+            assert received(first, 1, bytearray()) == 1
+            with socket.create_connection(address, timeout=10) as third, suppress(ConnectionError):
+                third.sendall(LIVE)
+                assert third.recv(100) == b""
+            idle.close()
+        deadline = time.monotonic() + 20
+        while Client.of(visitor).get("/livez").status != 200:
+            assert time.monotonic() < deadline

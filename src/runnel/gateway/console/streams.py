@@ -25,6 +25,8 @@ MATCHES_MAX = 200
 
 STREAMS_MAX = 100
 SEARCHES_AT_ONCE = 4
+SEARCHES_OF_ONE = 2
+"""Searches of one person; others find room for theirs."""
 PROGRESS_S = 0.25
 BEAT_S = 15.0
 TAIL_ROWS_MAX = 50
@@ -48,15 +50,18 @@ async def search(visit: Visit) -> Response:
             high[partition] = min(high[partition], max(offset, low[partition]))
 
     async def events() -> AsyncGenerator[bytes]:
-        if visit.gateway.searches >= SEARCHES_AT_ONCE:
+        own = visit.session.searches if visit.gateway.sessions.needs_login else 0
+        if visit.gateway.searches >= SEARCHES_AT_ONCE or own >= SEARCHES_OF_ONE:
             yield event("failed", "too many searches at once: wait for another to end")
             return
         visit.gateway.searches += 1
+        visit.session.searches += 1
         try:
             async for part in _search(visit, browsing, low, high, matches):
                 yield part
         finally:
             visit.gateway.searches -= 1
+            visit.session.searches -= 1
 
     return _stream(visit, events())
 

@@ -50,6 +50,9 @@ BULK_ERRORS_MAX = 100
 RECORD_HEADERS_MAX = 1_000
 """Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
 
+CONNECTIONS_MAX = 10_000
+"""Open connections, idle ones included: more than all streams, and some twenty kilobytes each."""
+
 PIPELINED_MAX = 100
 """Requests of a connection that wait for the response to the one before them: each takes some kilobytes, and
 has forty bytes on the wire."""
