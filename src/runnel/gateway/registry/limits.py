@@ -9,6 +9,9 @@ MEMBERS_BYTES_MAX = 1024 * 1024
 BODIES_BYTES_MAX = 64 * 1024 * 1024
 """All bodies that are received or in use; decoded, they take several times as much."""
 
+PAGE_BYTES_MAX = 64 * 1024 * 1024
+"""The texts of the schemas of one response: a thousand of the largest would have a gigabyte."""
+
 REPLAY_RECORDS = 50
 """Records that are replayed before other requests have their turn; one takes a tenth of a millisecond, a
 large one some milliseconds."""
