@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request
 
     from runnel.gateway.app import Gateway
+    from runnel.gateway.http.responses import Unsent
 
 VIOLATION, BUSY = 1008, 1013
 FRAME_BYTES = 100
@@ -96,6 +97,7 @@ class HttpProtocol(HttpToolsProtocol):
         """The connection is closed: what is served for it ends, and what waits for that is dropped."""
         self._stop_timer()
         self._stop_watching()
+        self._unsent.forget(self)
         self.pipeline.clear()
         if self._served is not None and not self._served.response_complete:
             self._served.disconnected = True
@@ -171,19 +173,34 @@ class HttpProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """Another protocol has the connection from here on, unless a response is still due."""
         self._stop_watching()
+        self._unsent.forget(self)
         if self._served is not None and not self._served.response_complete:
             drop(self.transport)
         else:
             super().handle_websocket_upgrade()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and is not sent."""
+        return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        drop(self.transport)
+
     def _watch_unsent(self) -> None:
         self._stop_watching()
         if unsent := self.transport.get_write_buffer_size():
             self._unsent_timer = self.loop.call_later(STREAM_STUCK_S, self._check_unsent, unsent)
+        self._unsent.note(self)
+
+    @property
+    def _unsent(self) -> "Unsent":
+        return cast("Gateway", self.config.app).unsent
 
     def _check_unsent(self, before: int) -> None:
         if self.transport.get_write_buffer_size() >= before:
-            drop(self.transport)
+            self.drop()
         else:
             self._watch_unsent()
 

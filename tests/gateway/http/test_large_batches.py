@@ -1,7 +1,9 @@
 """Batches of a few bytes that decompress to many: those who may write to a topic choose them."""
 
+import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -62,6 +64,34 @@ def test_streams_that_catch_up_share_a_room(http_broker, large, monkeypatch) -> 
     ):
         found = list(readers.map(read, [Client.of(visitor)] * 4))
     assert {len(set(each)) for each in found} == {COUNT}
+
+
+def test_what_clients_do_not_read_has_a_limit(http_broker, monkeypatch) -> None:
+    """The connection with most of it is dropped, and nothing else."""
+    produce(http_broker, "unread-http", [100_000] * 140)
+    monkeypatch.setattr("runnel.gateway.app.UNSENT_BYTES_MAX", 14_000_000)
+    with serving(GatewayOptions(http_broker.bootstrap_servers)) as visitor, ExitStack() as stack:
+        lines = []
+        for _ in range(2):
+            line = stack.enter_context(socket.socket())
+            line.settimeout(30)
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.connect((visitor.host, visitor.port))
+            path = "/topics/unread-http/subscribe?offset=0&max=10000"
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert line.recv(12) == b"HTTP/1.1 200"
+            lines.append(line)
+        assert sorted(is_complete(line) for line in lines) == [False, True]
+        assert Client.of(visitor).get("/livez").status == 200
+
+
+def is_complete(line: socket.socket) -> bool:
+    """Read the rest of a response: is it all of it?"""
+    received = bytearray()
+    with suppress(ConnectionError):
+        while len(received) < 14_000_000 and (part := line.recv(65536)):
+            received += part
+    return len(received) >= 14_000_000
 
 
 def test_a_batch_that_is_too_large_is_a_413(http_broker, large, monkeypatch) -> None:

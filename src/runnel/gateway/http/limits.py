@@ -50,6 +50,10 @@ BULK_ERRORS_MAX = 100
 RECORD_HEADERS_MAX = 1_000
 """Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
 
+UNSENT_BYTES_MAX = 256 * 1024 * 1024
+"""Responses that their clients have not read yet: a whole one is handed to its connection at once. Above, the
+connection with most of it is dropped."""
+
 CONNECTIONS_MAX = 10_000
 """Open connections, idle ones included: more than all streams, and some twenty kilobytes each."""
 
