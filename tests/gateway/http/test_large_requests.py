@@ -53,3 +53,12 @@ def test_records_of_version_3_are_one_object_or_lines(client: Client, topic: str
     assert [
         len(each["value"]) for each in client.get(f"/topics/{topic}/subscribe?offset=0").json["messages"]
     ] == [100_001] * 3
+
+
+def test_topics_of_many_partitions_are_read_by_partition(client: Client, monkeypatch) -> None:
+    client.create("polled-wide-http", partitions=3)
+    monkeypatch.setattr("runnel.gateway.http.polling.POLL_PARTITIONS_MAX", 2)
+    for query in ("offset=0", "group=g", "cursor=v1.AAAAAAAAAAAAAAAAAAAAAA"):
+        refused = client.get(f"/topics/polled-wide-http/subscribe?{query}")
+        assert refused.status == 422 and "partition=" in refused.json["detail"]
+    assert client.get("/topics/polled-wide-http/subscribe?offset=0&partition=1").status == 200

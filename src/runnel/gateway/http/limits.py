@@ -85,6 +85,10 @@ POLL_BYTES_MAX = 4 * 1024 * 1024
 POLL_PARTITION_BYTES = 1024 * 1024
 """Bytes of one partition in a fetch, unless a partition's next batch is larger."""
 
+POLL_PARTITIONS_MAX = 1_000
+"""Partitions of one response, as in the console: the position in each is looked up, read from and returned.
+Above, requests name a partition."""
+
 POLL_FEW_MESSAGES = 10
 POLL_FEW_BYTES = 64 * 1024
 """Bytes of one partition for a request of a few messages: fetching a megabyte for one would be wasteful."""

@@ -23,6 +23,7 @@ from runnel.gateway.http.limits import (
     POLL_FEW_BYTES,
     POLL_FEW_MESSAGES,
     POLL_PARTITION_BYTES,
+    POLL_PARTITIONS_MAX,
     POLL_ROUNDS_MAX,
 )
 from runnel.gateway.http.message_ids import RECREATED, Cursor, read_cursor, read_message_id
@@ -110,6 +111,9 @@ async def subscription(
     count = len(view.partitions)
     if query.partition is not None and query.partition >= count:
         raise Problem(404, f"the topic {view.name} has {count} partitions, numbered from 0")
+    if query.partition is None and count > POLL_PARTITIONS_MAX:
+        detail = f"the topic has more than {POLL_PARTITIONS_MAX} partitions: read one of them, by partition="
+        raise Problem(422, detail)
     numbers = range(count) if query.partition is None else (query.partition,)
     partitions = [TopicPartition(view.name, number) for number in numbers]
     is_replayed = query.group is not None and (query.offset is not None or query.cursor is not None)
