@@ -105,6 +105,9 @@ REQUESTS_MAX = 1_000
 STREAMS_MAX = 4_000
 """Open streams, SSE and WebSocket, of a gateway: each has a descriptor, and 256 KiB unsent at most."""
 
+STREAMS_PRINCIPAL_SHARE = 0.5
+"""How many of them one principal may have open, if there are others."""
+
 STREAM_PARTITIONS_MAX = 128
 """Partitions of one stream: every event carries the position in each. Above, streams name a partition."""
 

@@ -161,7 +161,7 @@ class SocketEndpoint:
         name = str(socket.path_params["topic"])
         check_topic_name(name, status=404)
         view = await find_topic(principal.cluster, name)
-        check_room(self._api.principals, view, query)
+        check_room(self._api.principals, principal, view, query)
         found = await subscription(principal.cluster, view, query, "latest")
         async with aclosing(follow(principal.feeds, found)) as parts:
             # What prevents that it begins is the response to the upgrade.
