@@ -23,6 +23,9 @@ from runnel.gateway.http.limits import (
     HEAD_READ_S,
     MESSAGE_PART_BYTES,
     PIPELINED_MAX,
+    SOCKET_PART_BYTES,
+    SOCKET_PINGS_MAX,
+    SOCKET_QUEUED_MAX,
     STREAM_STUCK_S,
 )
 from runnel.gateway.http.responses import ABORT
@@ -30,7 +33,7 @@ from runnel.gateway.http.responses import ABORT
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from uvicorn._types import ASGI3Application, ASGISendEvent
+    from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from websockets.frames import Frame
     from websockets.http11 import Request
@@ -223,6 +226,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     """
 
     _fragment_bytes = 0
+    _unread_pings = 0
     _share: Share | None = None
     _message_timer: "asyncio.TimerHandle | None" = None
     _drop_timer: "asyncio.TimerHandle | None" = None
@@ -231,8 +235,29 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """A client has connected."""
         super().connection_made(transport)
         self._share = Share(cast("Gateway", self.config.app).api.bodies)
+        self._received = bytearray()
 
     def data_received(self, data: bytes) -> None:
+        """Parse what is received unless many messages wait: reading is paused by then."""
+        self._received += data
+        self._parse()
+
+    async def receive(self) -> "ASGIReceiveEvent":
+        """The next message for the application."""
+        message = await super().receive()
+        self._parse()
+        return message
+
+    def _parse(self) -> None:
+        while self._received and self.queue.qsize() < SOCKET_QUEUED_MAX:
+            if self.transport.is_closing():
+                self._received.clear()
+                return
+            part = bytes(self._received[:SOCKET_PART_BYTES])
+            del self._received[:SOCKET_PART_BYTES]
+            self._parse_part(part)
+
+    def _parse_part(self, data: bytes) -> None:
         """Count what is received of a message, in complete frames and in one that is not."""
         super().data_received(data)
         self._watch_closing()
@@ -285,6 +310,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._drop_timer = self.loop.call_later(STREAM_STUCK_S, drop, self.transport)
 
     # Messages.
+
+    def handle_ping(self) -> None:
+        """A ping, which is answered; not without end if the answers are not read."""
+        self._unread_pings = 0 if self.writable.is_set() else self._unread_pings + 1
+        if self._unread_pings > SOCKET_PINGS_MAX:
+            drop(self.transport)
+        else:
+            super().handle_ping()
 
     def handle_text(self, event: "Frame") -> None:
         """The first frame of a message."""

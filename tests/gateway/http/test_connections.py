@@ -1,12 +1,19 @@
 """Connections on which a client sends a request before the response to the one before it."""
 
+import json
 import socket
 import time
 from contextlib import suppress
 
+import pytest
+from websockets.frames import Frame
+from websockets.sync.client import connect
+
 from runnel.gateway.options import GatewayOptions
+from runnel.gateway.protocols import SocketProtocol
 from tests.gateway.gateways import serving
 from tests.gateway.http.clients import Client
+from tests.gateway.http.test_pressure import deaf
 from tests.observe.scraping import scrape, total
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -100,3 +107,38 @@ def test_connections_have_a_limit(http_broker, monkeypatch) -> None:
         deadline = time.monotonic() + 20
         while Client.of(visitor).get("/livez").status != 200:
             assert time.monotonic() < deadline
+
+
+PING = b"\x89\xfd" + bytes(4) + b"x" * 125
+
+
+def test_pings_whose_answers_are_not_read_have_a_limit(client: Client, topic: str) -> None:
+    with deaf(client, topic) as line:
+        try:
+            # More than both kernels buffer: it can only be sent if the gateway reads it all.
+            for _ in range(1_000):
+                line.sendall(PING * 500)
+            pytest.fail("all of them were answered")
+        except ConnectionError:
+            pass
+
+
+def test_messages_that_arrive_together_are_parsed_in_parts(client: Client, topic: str, monkeypatch) -> None:
+    waiting = []
+    handle_text = SocketProtocol.handle_text
+
+    def counted(self: SocketProtocol, event: Frame) -> None:
+        waiting.append(self.queue.qsize())
+        handle_text(self, event)
+
+    monkeypatch.setattr(SocketProtocol, "handle_text", counted)
+    address = f"ws://{client.host}:{client.port}/topics/{topic}/subscribe?credit=0"
+    small = b'{"type":"publish","record":{"value":1},"id":%d}'
+    frames = [
+        b"\x81" + bytes([0x80 | len(small % number)]) + bytes(4) + small % number for number in range(5_000)
+    ]
+    with connect(address) as line:
+        line.socket.sendall(b"".join(frames))
+        answers = [json.loads(line.recv(timeout=20)) for _ in frames]
+    assert sorted(each["id"] for each in answers) == list(range(5_000))
+    assert len(waiting) == 5_000 and max(waiting) < 100 + 16 * 1024 // 50

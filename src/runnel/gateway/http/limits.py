@@ -142,6 +142,15 @@ MESSAGE_PART_BYTES = 64 * 1024
 """What may be received of a message of a WebSocket before it counts as a body, or of a line of an upload that
 goes on without room: every connection has a buffer of about this size."""
 
+SOCKET_QUEUED_MAX = 100
+"""Messages of a WebSocket that wait to be served: what follows them is parsed later, in parts. As an object,
+one of a few bytes takes half a kilobyte."""
+
+SOCKET_PART_BYTES = 16 * 1024
+
+SOCKET_PINGS_MAX = 100
+"""Pings of a client that does not read: each is answered."""
+
 SOCKET_IN_FLIGHT_MAX = 100
 """Publishes and acks of a WebSocket that are not answered; the next is read when one is."""
 
