@@ -197,6 +197,7 @@ async def scan(
     total = sum(max(high[each] - low[each], 0) for each in high)
     cursor = dict(high)
     steps = dict.fromkeys(high, SCAN_OFFSETS)
+    most = dict(steps)
     while any(cursor[each] > low[each] for each in high):
         behind = sorted(
             (each for each in high if cursor[each] > low[each]), key=lambda each: low[each] - cursor[each]
@@ -209,10 +210,11 @@ async def scan(
         matched: list[Message] = []
         for partition, messages in found.items():
             if partition in source.unread and steps[partition] > 1:
-                # Large messages: its newest ones are missing. They are read with fewer at a time.
+                # Large messages: the newest ones are missing. They are read with fewer at a time.
+                most[partition] = max(1, steps[partition] // 2)
                 steps[partition] = max(1, steps[partition] // SCAN_PARTITIONS)
                 continue
-            steps[partition] = min(2 * steps[partition], SCAN_OFFSETS)
+            steps[partition] = min(2 * steps[partition], most[partition])
             cursor[partition] = ranges[partition][0]
             matched += await matching(messages, matches)
         matched.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
