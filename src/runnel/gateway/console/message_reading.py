@@ -209,8 +209,9 @@ async def scan(
         found = await source.read(ranges)
         matched: list[Message] = []
         for partition, messages in found.items():
-            if partition in source.unread and steps[partition] > 1:
-                # Large messages: the newest ones are missing. They are read with fewer at a time.
+            if partition in source.unread:
+                # Large messages: the newest ones are missing. They are read with fewer at a time, and in the
+                # end when those of other partitions, which are ahead then, do not take the room.
                 most[partition] = max(1, steps[partition] // 2)
                 steps[partition] = max(1, steps[partition] // SCAN_PARTITIONS)
                 continue
