@@ -94,16 +94,19 @@ def test_users_of_all_mechanisms_act_as_themselves(door: Client) -> None:
             assert events.take(1)[0]["value"] == "admin"
 
 
-def test_a_principal_does_not_take_all_streams(door: Client, monkeypatch) -> None:
+def test_a_principal_does_not_take_all_streams(secured: Broker, monkeypatch) -> None:
     monkeypatch.setattr("runnel.gateway.http.streams.sse.STREAMS_MAX", 2)
+    options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
     admin = {"Authorization": basic("admin", PASSWORDS["admin"])}
     carl = {"Authorization": basic("carl", "carl-of-a-test")}
-    with door.events("/topics/secret/subscribe", **admin):
-        refused = door.get("/topics/secret/subscribe", Accept="text/event-stream", **admin)
-        assert refused.status == 429 and "this principal" in refused.json["detail"]
-        with door.events("/topics/secret/subscribe", **carl):
-            refused = door.get("/topics/secret/subscribe", Accept="text/event-stream", **carl)
-            assert refused.status == 503
+    with serving(options) as visitor:
+        door = Client.of(visitor)
+        with door.events("/topics/secret/subscribe", **admin):
+            refused = door.get("/topics/secret/subscribe", Accept="text/event-stream", **admin)
+            assert refused.status == 429 and "this principal" in refused.json["detail"]
+            with door.events("/topics/secret/subscribe", **carl):
+                refused = door.get("/topics/secret/subscribe", Accept="text/event-stream", **carl)
+                assert refused.status == 503
 
 
 def test_users_that_were_removed_are_refused(secured: Broker, monkeypatch) -> None:
