@@ -90,6 +90,8 @@ class Principal:
 
     async def close(self) -> None:
         """Close its connections; what was sent is acknowledged first, if that takes only a moment."""
+        if self.checking is not None:
+            self.checking.cancel()
         await self.feeds.close()
         if self._producer is not None:
             with suppress(TimeoutError, ClientError):
