@@ -50,6 +50,8 @@ PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 MECHANISMS_S = 60.0
 REAP_INTERVAL_S = 15.0
 CLOSE_S = 2.0
+CHECK_AGAIN_S = 10.0
+"""The pause before credentials are checked again if no broker answers."""
 
 
 class Principal:
@@ -246,7 +248,7 @@ class Principals:
             raise problem_of(error) from None
         except ClientError:
             # The request reports what is wrong, or has a connection that is not affected.
-            pass
+            principal.accepted_s = asyncio.get_running_loop().time() - LOGIN_VALID_S + CHECK_AGAIN_S
         finally:
             principal.checking = None
 
