@@ -249,17 +249,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return message
 
     def _parse(self) -> None:
+        if not self._received:
+            return
         while self._received and self.queue.qsize() < SOCKET_QUEUED_MAX:
-            if self.transport.is_closing():
-                self._received.clear()
-                return
             part = bytes(self._received[:SOCKET_PART_BYTES])
             del self._received[:SOCKET_PART_BYTES]
-            self._parse_part(part)
+            super().data_received(part)
+            if self.transport.is_closing():
+                self._received.clear()
+        self._count_message()
 
-    def _parse_part(self, data: bytes) -> None:
+    def _count_message(self) -> None:
         """Count what is received of a message, in complete frames and in one that is not."""
-        super().data_received(data)
         self._watch_closing()
         if self.transport.is_closing():
             return
