@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runnel.registry import checks
 from runnel.registry.checks import (
     FINDING_CHARACTERS_MAX,
     FINDINGS_CHARACTERS_MAX,
@@ -81,3 +82,12 @@ def test_findings_about_long_names_are_short():
     shown = [text for one in findings for text in (one.path, one.message)]
     assert max(map(len, shown)) <= FINDING_CHARACTERS_MAX
     assert sum(map(len, shown)) <= FINDINGS_CHARACTERS_MAX
+
+
+def test_a_large_text_that_many_schemas_refer_to_is_hashed_once():
+    large = ReferencedSchema("r", "x" * 5_000)
+    before = checks._digest.cache_info().misses
+    digests = {Side("AVRO", str(number), (large,)).digest for number in range(50)}
+    assert len(digests) == 50
+    assert checks._digest.cache_info().misses == before + 1
+    assert Side("AVRO", "1", (ReferencedSchema("r", "x" * 4_999 + "y"),)).digest not in digests

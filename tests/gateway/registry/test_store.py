@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runnel.client.cluster import Cluster
-from runnel.gateway.http.principals import Principals
+from runnel.gateway.http.principals import Principal, Principals
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.limits import CHECK_WORKERS, REPLAY_RECORDS, WORKERS
 from runnel.gateway.registry.routes import RegistryApp
@@ -71,22 +71,6 @@ def test_the_state_is_not_shared_with_the_thread_of_a_request_that_was_cancelled
     assert ends == ["cancelled", "next"]
 
 
-def test_the_store_of_a_principal_is_not_kept_after_it():
-    options = GatewayOptions("127.0.0.1:1")
-
-    async def run():
-        app = RegistryApp(options, Principals(options))
-        cluster = Cluster(options.bootstrap)
-        assert app.store_of(cluster) is app.store_of(cluster)
-        known = weakref.ref(cluster)
-        del cluster
-        gc.collect()
-        assert known() is None
-        app.close()
-
-    asyncio.run(run())
-
-
 def test_lookups_do_not_wait_for_checks(plain_broker):
     may_end = threading.Event()
     count = 2 * (CHECK_WORKERS + WORKERS)
@@ -136,3 +120,21 @@ def test_a_replay_gives_other_requests_their_turn(monkeypatch):
         asyncio.run(run(broker.bootstrap_servers))
     assert sum(replayed.values()) == 4 * REPLAY_RECORDS
     assert max(replayed.values()) <= REPLAY_RECORDS
+
+
+def test_what_a_principal_has_read_goes_with_it():
+    """Every new token of a client is another principal, which would leave all schemas behind."""
+    options = GatewayOptions("127.0.0.1:1")
+
+    async def run():
+        registry = RegistryApp(options, Principals(options))
+        principal = Principal(options, {})
+        store = weakref.ref(registry.store_of(principal))
+        assert registry.store_of(principal) is store()
+        await principal.close()
+        del principal
+        gc.collect()
+        assert store() is None
+        registry.close()
+
+    asyncio.run(run())

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -29,17 +30,22 @@ from runnel.gateway.http.models import (
     PublishOutcome,
     PublishOutcomes,
     PublishQuery,
-    PublishRecord,
     UploadSummary,
 )
 from runnel.gateway.http.operations import JSON, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
-from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, to_record
+from runnel.gateway.http.records import TRACE_HEADER, GivenRecord, OutgoingRecord, to_record
 from runnel.gateway.http.requests import Call, decode, unsupported
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
+
+T = TypeVar("T")
+TURN = 250
+"""Records that are converted or sent before other requests have their turn."""
+HEADERS_BYTES = 1_000
+"""Headers that take as long as a record."""
 
 Sent = asyncio.Future[Delivery]
 
@@ -59,10 +65,10 @@ async def publish(call: Call) -> Response:
         trace = call.request.headers.get(TRACE_HEADER)
         body = await call.body()
         check_count(body, Element | list[Element], decode)
-        given = decode(body, PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
+        given = decode(body, GivenRecord | list[GivenRecord])  # type: ignore[arg-type]
         is_batch = isinstance(given, list)
         all_given = given if isinstance(given, list) else [given]
-        records = [to_record(each, trace) for each in all_given]
+        records = await _converted(all_given, trace)
     else:
         raise unsupported(call.operation, kind)
     if not is_batch:
@@ -142,7 +148,7 @@ async def publish_all(
 ) -> list[PublishOutcome]:
     """Write records; the outcome of each."""
     sent: list[Sent | Problem] = []
-    for record in records:
+    async for record in _in_turns(records):
         try:
             sent.append(await send(principal, view.name, record))
         except ClientError as error:
@@ -150,7 +156,28 @@ async def publish_all(
     waiting = [each for each in sent if isinstance(each, asyncio.Future)]
     if waiting:
         await asyncio.wait(waiting, timeout=OUTCOME_S)
-    return [outcome_of(view, each) for each in sent]
+    return [outcome_of(view, each) async for each in _in_turns(sent)]
+
+
+async def _converted(given: Sequence[GivenRecord], trace: str | None) -> list[OutgoingRecord]:
+    """The records of a request, between which other requests have their turns."""
+    found: list[OutgoingRecord] = []
+    done = 0
+    for each in given:
+        found.append(to_record(each, trace))
+        done += 1 + each.headers_bytes // HEADERS_BYTES
+        if done >= TURN:
+            done = 0
+            await asyncio.sleep(0)
+    return found
+
+
+async def _in_turns(items: Iterable[T]) -> AsyncGenerator[T]:
+    """The items, between which other requests have their turns."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % TURN == 0:
+            await asyncio.sleep(0)
 
 
 def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
@@ -198,7 +225,7 @@ class Upload:
         try:
             if line is None:
                 raise Problem(413, f"the line is longer than {LINE_BYTES_MAX} bytes")
-            record = to_record(decode(line, PublishRecord), self.trace)
+            record = to_record(decode(line, GivenRecord), self.trace)
             return await send(self.principal, self.view.name, record, waits=True)
         except Problem as problem:
             return problem

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import random
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,6 +35,7 @@ from runnel.gateway.registry.limits import (
     CHECK_WORKERS,
     CHECKS_S,
     FRESH_S,
+    PERMITTED_S,
     REPLAY_RECORDS,
     STATE_AGE_MAX_S,
     TRANSACTION_TIMEOUT_MS,
@@ -130,8 +130,7 @@ class Store:
     """The registry as one principal reads and writes it."""
 
     def __init__(self, cluster: Cluster, workers: Workers) -> None:
-        # Stores are kept by their clusters, which would be kept for ever with credentials and all schemas.
-        self._cluster_of = weakref.ref(cluster)
+        self._cluster = cluster
         self._workers = workers
         self._state = RegistryState()
         self._position = 0
@@ -140,14 +139,10 @@ class Store:
         self._refreshed_s = float("-inf")
         self._refreshed_at_s = 0.0
         """When that was, by the wall clock, which does not stop while a machine sleeps."""
+        self._permitted_s = float("-inf")
+        """When a broker has last permitted to read the topic."""
         self._state_lock = asyncio.Lock()
         """Held while the state changes, and while a request is decided against it."""
-
-    @property
-    def _cluster(self) -> Cluster:
-        cluster = self._cluster_of()
-        assert cluster is not None, "the request holds it"
-        return cluster
 
     async def read(self, query: Callable[[RegistryState, Verdicts], T]) -> T:
         """The result of a query; one that finds nothing is repeated with all records of the topic."""
@@ -316,10 +311,22 @@ class Store:
             self._topic_id = topic_id
             if end_offset > self._position:
                 await self._replay(end_offset)
+                self._permitted_s = now_s
+            elif topic_id is not None and now_s - self._permitted_s >= PERMITTED_S:
+                await self._check_permission()
+                self._permitted_s = now_s
             self._refreshed_s, self._refreshed_at_s = now_s, now_at_s
             self._workers.metrics.subjects = len(self._state.subjects)
             self._workers.metrics.schemas = sum(len(one.by_id) for one in self._state.contexts.values())
         return True
+
+    async def _check_permission(self) -> None:
+        """Raise an error if the topic may not be read any more: nothing has to be read of it now."""
+        try:
+            await fetch_once(self._cluster, {PARTITION: self._position}, isolation=READ_COMMITTED)
+        except BrokerError as error:
+            if error.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
 
     async def _current_topic_id(self) -> bytes | None:
         """The id of the topic; None if it does not exist."""
