@@ -222,7 +222,8 @@ def set_error(result: PartitionProduceResponse, error: ApiError) -> None:
     """Set the error of a partition, with the invalid records if known."""
     result.error_code = error.code
     if isinstance(error, RecordValidationError):
-        result.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
+        named = zip(error.batch_indexes, error.messages, strict=True)
+        result.record_errors = [BatchIndexAndErrorMessage(index, message) for index, message in named]
     result.error_message = str(error)
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
 
