@@ -17,9 +17,7 @@ Ids = dict[str, set[int]]
 NO_ID = 0
 
 
-def schema_ids(
-    records: memoryview, config: LogConfig, max_bytes: int = VALIDATED_BATCH_BYTES_MAX
-) -> Ids:
+def schema_ids(records: memoryview, config: LogConfig, max_bytes: int = VALIDATED_BATCH_BYTES_MAX) -> Ids:
     """The ids in the batch of a producer. Raises ApiError; BatchInflatesTooFar beyond `max_bytes`.
 
     RecordValidationError if records have none.
@@ -29,7 +27,7 @@ def schema_ids(
     for _, part, schema_id in _walk(records, config, max_bytes):
         adders[part](schema_id)
     if any(NO_ID in found for found in ids.values()):
-        raise refusal(records, config, dict.fromkeys(ids, {NO_ID}), {}, max_bytes)
+        raise refusal(records, config, dict.fromkeys(ids, frozenset([NO_ID])), {}, max_bytes)
     if any(len(found) > VALIDATED_IDS_MAX for found in ids.values()):
         why = f"a batch with more than {VALIDATED_IDS_MAX} schemas"
         raise ApiError(ErrorCode.INVALID_RECORD, why)

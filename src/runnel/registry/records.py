@@ -50,7 +50,7 @@ def record(key: Key, value: Value | None) -> Record:
 
 
 def parse_record(key_data: bytes | None, value_data: bytes | None) -> tuple[Key, Value | None] | None:
-    """The key and the value of a record, which is None if it deletes the key; None if it is of no known form."""
+    """The key of a record, and its value, None if it deletes the key; None if it is of no known form."""
     key = parse_key(key_data)
     if key is None:
         return None
