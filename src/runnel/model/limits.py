@@ -168,7 +168,7 @@ VALIDATED_BATCH_BYTES_MAX = 64 * 1024 * 1024
 """Such a batch once it is decompressed; one is at a time."""
 
 VALIDATED_HELD_BYTES_MAX = 64 * 1024 * 1024
-"""Batches that wait until they are validated. More are refused, and clients retry; a larger one waits alone."""
+"""Batches that wait until they are validated; more are refused, and clients retry. One may be larger."""
 
 LOOKUP_RECORDS_MAX = 250_000
 """Records that a lookup by timestamp looks at, in a thread, half a second for all. The headers of batches may

@@ -5,8 +5,8 @@ the same, the request is equivalent, and neither request nor response is decoded
 Consecutive requests for one partition are a run: they are staged one after the other, and their responses
 are sent together once the last of them is committed.
 
-Requests for several partitions, first batches of transactions, requests of connections with a quota, those for
-topics that validate schemas, and other exceptions are decoded.
+Requests for several partitions, first batches of transactions, batches for topics that validate schemas,
+requests of connections with a quota, and other exceptions are decoded.
 """
 
 from struct import Struct as Layout
