@@ -14,6 +14,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from runnel.client.errors import BrokerError
 from runnel.gateway.options import GatewayOptions
+from runnel.gateway.registry.store import PARTITION
 from runnel.model.errors import ErrorCode
 from runnel.registry.framing import framed
 from runnel.testing import Broker
@@ -31,13 +32,17 @@ def create(broker: Broker, topic: str, partitions: int = 1, **settings: str) -> 
         kafka.create_topic(topic, partitions=partitions, settings={**VALIDATED, **settings})
 
 
-def outcomes(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> list[Message]:
+def outcomes(
+    bootstrap: str, topic: str, values: list[bytes], partition: int = 0, **config: Any
+) -> list[Message]:
     """The delivery reports of values that are sent as one batch."""
     reports: list[Message] = []
     settings = {key.replace("_", "."): value for key, value in config.items()}
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 200, **settings})
     for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=lambda _, message: reports.append(message))
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda _, message: reports.append(message)
+        )
     assert producer.flush(TIMEOUT_S) == 0
     return reports
 
@@ -204,26 +209,12 @@ def test_a_cluster_in_which_others_lead_the_registry():
                 # A new schema each time, at once, at each of the leaders.
                 send(cluster.bootstrap_servers, "t", [registered(number)], partition=number % 3)
             for partition in range(3):
-                producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-                reports: list[Message] = []
                 for value in (framed(999, b""), b"plain"):
-                    producer.produce(
-                        "t", value, partition=partition, on_delivery=lambda _, report: reports.append(report)
-                    )
-                    assert producer.flush(TIMEOUT_S) == 0
-                assert [report.error().code() for report in reports] == [KafkaError.INVALID_RECORD] * 2
+                    [report] = outcomes(cluster.bootstrap_servers, "t", [value], partition)
+                    assert report.error().code() == KafkaError.INVALID_RECORD
 
-            leader = registry_leader(cluster)
+            with cluster.client() as kafka:
+                leader = kafka.run(lambda connected: connected.leader(PARTITION))
             next(node for node in cluster.nodes if node.node_id == leader).kill()
             for number in range(6, 9):
                 send(cluster.bootstrap_servers, "t", [registered(number)], partition=number % 3)
-
-
-def registry_leader(cluster: Broker) -> int:
-    async def leader(connected: Any) -> int:
-        topic = await connected.topic("_schemas")
-        found: int = topic.partitions[0].leader
-        return found
-
-    with cluster.client() as kafka:
-        return kafka.run(leader)
