@@ -66,7 +66,7 @@ class HeldBatches:
                 self._broker.bugs.report(bug, "%s: a batch could not be validated", held.partition.name)
                 why = "the batch could not be validated"
                 batches.answer.reject(held.result, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why))
-        # Nobody else uses the copies: large ones are written in threads.
+        # The copies are used here only: large ones are written in threads.
         self._broker.turn.finish(Loan(lambda: None))
         response = batches.appended()
         return None if response is None else await settled(response)
