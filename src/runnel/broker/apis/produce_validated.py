@@ -66,8 +66,6 @@ class HeldBatches:
                 self._broker.bugs.report(bug, "%s: a batch could not be validated", held.partition.name)
                 why = "the batch could not be validated"
                 batches.answer.reject(held.result, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why))
-        # The copies are used here only: large ones are written in threads.
-        self._broker.turn.finish(Loan(lambda: None))
         response = batches.appended()
         return None if response is None else await settled(response)
 
@@ -76,3 +74,5 @@ class HeldBatches:
         if self._broker.partition(*partition.name) is not partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} was recreated")
         batches.append(held.records, partition, held.result)
+        # The copy is used here only: a large one is written by a thread.
+        self._broker.turn.finish(Loan(lambda: None))
