@@ -20,7 +20,7 @@ from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.registry.framing import framed
 from runnel.registry.records import DELETE_SUBJECT, TOPIC, Key
-from runnel.registry.subject_ids import RECORD_NAME, TOPIC_RECORD_NAME
+from runnel.registry.subject_ids import RECORD_NAME, TOPIC_RECORD_NAME, Change
 from runnel.wire.frame import request_frame
 from tests.broker.brokers import Brokers
 from tests.broker.requests import NOW_MS, batch, only, produce_to
@@ -45,7 +45,7 @@ def end_offset(world: BrokerWorld, topic: str = "t") -> int:
 
 async def ready(world: BrokerWorld, *records: tuple[bytes, bytes | None], **configs: str) -> Client:
     """A topic `t` that validates, and the records of a registry."""
-    await world.create("t", **(configs or VALIDATED))
+    await world.create("t", 1, **(configs or VALIDATED))
     await world.create(TOPIC, cleanup_policy="compact")
     client = await world.connect()
     if records:
@@ -181,7 +181,7 @@ def test_ids_are_valid_until_they_are_deleted_for_good(tell, no_delay):
 
 def test_what_a_gateway_did_not_commit_is_not_registered(tmp_path):
     async def scenario(world: BrokerWorld, client: Client) -> None:
-        await world.create("validated", **VALIDATED)
+        await world.create("validated", 1, **VALIDATED)
         await world.create(TOPIC)
         for number, is_commit in enumerate((False, True, False), start=1):
             who = await begin(client, "x")
@@ -200,26 +200,13 @@ def test_what_a_gateway_did_not_commit_is_not_registered(tmp_path):
 
 def test_without_a_registry_nothing_is_registered(tell, no_delay):
     async def scenario(world):
-        await world.create("t", **VALIDATED)
+        await world.create("t", 1, **VALIDATED)
         client = await world.connect()
         assert (await produce(client, "t", 0)).error_code == INVALID
         assert (await produce(client, "t", 1)).error_code == INVALID
         await world.create(TOPIC)
         await write_schemas(client, schema_record("t-value", 1))
         assert (await produce(client, "t", 1)).error_code == OK
-
-    tell(scenario)
-
-
-def test_a_registry_that_is_created_a_moment_later_is_waited_for(tell):
-    async def scenario(world):
-        await world.create("t", **VALIDATED)
-        client, registry = await world.connect(), await world.connect()
-        client.send(produce_to("t", (0, valued(1))), 9)
-        await asyncio.sleep(0.1)
-        await world.create(TOPIC)
-        await write_schemas(registry, schema_record("t-value", 1))
-        assert only(await client.receive()).error_code == OK
 
     tell(scenario)
 
@@ -245,7 +232,7 @@ def test_after_an_hour_without_batches_the_registry_is_read_from_its_start(tell,
         client = await ready(world, schema_record("t-value", 1))
         assert (await produce(client, "t", 1)).error_code == OK
         followed = world.broker.schema_validation._schemas
-        followed._reading.apply(followed_schemas.Change("t-value", 9, 9))
+        followed._reading.apply(Change("t-value", 9, 9))
         assert (await produce(client, "t", 9)).error_code == OK
         monkeypatch.setattr(followed_schemas, "AGE_MAX_MS", -1)
         assert (await produce(client, "t", 9)).error_code == INVALID
@@ -372,9 +359,10 @@ def test_more_batches_than_may_wait_are_refused_for_now(tell, no_delay, monkeypa
     monkeypatch.setattr(schema_validation, "VALIDATED_HELD_BYTES_MAX", 50_000)
 
     async def scenario(world):
-        await world.create("t", **VALIDATED)
+        await world.create("t", 1, **VALIDATED)
         clients = [await world.connect() for _ in range(3)]
         monkeypatch.setattr(followed_schemas, "MISSING_MS", 200)
+        monkeypatch.setattr(schema_validation, "WAIT_MS", 20_000)
         for client in clients:
             client.send(produce_to("t", (0, valued(1, padding=20_000))), 9)
         codes = sorted([only(await client.receive()).error_code for client in clients])
@@ -474,3 +462,23 @@ def test_a_follower_answers_that_it_does_not_lead(tmp_path, no_delay):
         assert reply.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.code
 
     across(tmp_path, scenario)
+
+
+def test_a_broker_may_learn_later_than_others_that_there_is_a_registry(tmp_path, monkeypatch):
+    monkeypatch.setattr(followed_schemas, "MISSING_MS", 20_000)
+    monkeypatch.setattr(schema_validation, "WAIT_MS", 20_000)
+
+    async def run() -> None:
+        async with Brokers(tmp_path, {}) as brokers:
+            producer, registry = brokers.clients[1], brokers.clients[2]
+            await brokers.create("t", [1])
+            await change(producer, "t", "runnel.value.schema.validation", "true")
+            created = brokers.topic(TOPIC, [2])
+            await brokers.submit(created, 2)
+            await write_schemas(registry, schema_record("t-value", 1))
+            producer.send(produce_to("t", (0, valued(1))), 9)
+            await asyncio.sleep(0.1)
+            await brokers.submit(created, 1)
+            assert only(await producer.receive()).error_code == OK
+
+    asyncio.run(run())

@@ -1,5 +1,7 @@
 """The ids that records of a batch have, and which records are refused."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ data = st.none() | st.binary(max_size=8) | st.builds(framed, st.integers(1, 9), 
 pairs = st.lists(st.tuples(data, data), min_size=1, max_size=20)
 
 
-def batch(records: list[tuple[bytes | None, bytes | None]], compression: int = 0) -> memoryview:
+def batch(records: Sequence[tuple[bytes | None, bytes | None]], compression: int = 0) -> memoryview:
     built = build_batch(
         [Record(index, 1000, key, value) for index, (key, value) in enumerate(records)],
         compression=compression,

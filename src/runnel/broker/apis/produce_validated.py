@@ -66,8 +66,11 @@ class HeldBatches:
                 self._broker.bugs.report(bug, "%s: a batch could not be validated", held.partition.name)
                 why = "the batch could not be validated"
                 batches.answer.reject(held.result, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why))
-        response = batches.appended()
-        return None if response is None else await settled(response)
+        appended = batches.appended()
+        if appended is None:
+            return None
+        response: ProduceResponse = await settled(appended)
+        return response
 
     def _append(self, held: _Held, batches: "Appending") -> None:
         partition = held.partition

@@ -100,7 +100,7 @@ class SchemaValidation:
             why = schemas.failure or "its records are being read"
             raise ApiError(UNAVAILABLE, f"the schemas of {topic} cannot be validated: _schemas: {why}")
         subjects = {part: subject_under(strategy_of(config, part), topic, part) for part in ids}
-        named = {part: unknown.get(part, frozenset()) for part in ids}
+        named = {part: unknown.get(part, set()) for part in ids}
         raise await self._in_thread(partial(refusal, records, config, named, subjects))
 
     def _unknown(self, ids: Ids, config: LogConfig, topic: str) -> dict[str, set[int]]:
