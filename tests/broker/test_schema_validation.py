@@ -420,6 +420,14 @@ def test_schemas_are_read_from_another_broker(tmp_path, no_delay, monkeypatch):
         fetched = [each.partitions[0].fetch_offset for each in asked if each.topic == TOPIC]
         assert len(fetched) > 2 and fetched == sorted(set(fetched))
 
+        # In a new epoch, records may have been replaced.
+        brokers.peers[1].sent.clear()
+        await brokers.change(TOPIC, 0, 2)
+        assert (await produce(producer, "t", 2)).error_code == OK
+        assert (await produce(producer, "t", 1)).error_code == INVALID
+        asked = [topic for each in brokers.peers[1].of(FetchRequest) for topic in each.topics]
+        assert next(each.partitions[0].fetch_offset for each in asked if each.topic == TOPIC) == 0
+
     across(tmp_path, scenario)
 
 

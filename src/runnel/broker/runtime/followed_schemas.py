@@ -77,7 +77,8 @@ class FollowedSchemas:
         self._reading = SubjectIds()
         """What is being read: `ids`, unless the topic is read from its start."""
         self._position = 0
-        self._topic_id: bytes | None = None
+        self._origin: tuple[bytes, int] | None = None
+        """The topic id and the leader epoch; a new leader may have lost records, and written others since."""
         self._tried_ms: int | None = None
         """When the last catch-up that has ended began."""
         self._current_at_ms = 0
@@ -145,21 +146,21 @@ class FollowedSchemas:
 
     async def _read_to_end(self, at_ms: int) -> None:
         topic = await self._topic()
-        topic_id = None if topic is None else topic.id
-        if topic_id != self._topic_id or abs(at_ms - self._current_at_ms) > AGE_MAX_MS:
-            self._restart(topic_id, at_ms)
+        origin = None if topic is None else (topic.id, topic.partitions[0].leader_epoch)
+        if origin != self._origin or abs(at_ms - self._current_at_ms) > AGE_MAX_MS:
+            self._restart(origin, at_ms)
         if topic is not None:
             source = self._source(topic)
             end_offset = await source.end_offset()
             if end_offset < self._position:
-                # An unclean election has lost some.
-                self._restart(topic_id, at_ms)
+                # Records were lost in the same epoch.
+                self._restart(origin, at_ms)
             while self._position < end_offset:
                 await self._read(source, end_offset)
         self.ids, self._current_at_ms = self._reading, at_ms
 
-    def _restart(self, topic_id: bytes | None, at_ms: int) -> None:
-        self._reading, self._position, self._topic_id = SubjectIds(), 0, topic_id
+    def _restart(self, origin: tuple[bytes, int] | None, at_ms: int) -> None:
+        self._reading, self._position, self._origin = SubjectIds(), 0, origin
         # What is interrupted is continued by the next attempt.
         self._current_at_ms = at_ms
 
