@@ -1,4 +1,4 @@
-"""The topic configs of Kafka 4.3, and Runnel's own `flush.policy` and `encryption.enable`."""
+"""The topic configs of Kafka 4.3, and Runnel's own: `flush.policy`, `encryption.enable` and `runnel.*`."""
 
 from runnel.controller.config_types import (
     LONG_MAX,
@@ -18,6 +18,7 @@ DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
 
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 FLUSH_POLICIES = ("never", "interval", "commit")
+SUBJECT_NAME_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
 
 TOPIC_CONFIGS = table(
@@ -155,6 +156,27 @@ TOPIC_CONFIGS = table(
         "retention.ms", LONG, 604800000, at_least(-1),
         "log.retention.ms log.retention.minutes log.retention.hours",
         "How long records are retained before their segment is deleted; -1 for no limit.",
+    ),
+    _topic(
+        "runnel.key.schema.validation", BOOLEAN, "false", None, "",
+        "Whether keys must begin with the id of a schema that is registered under the subject of the topic. "
+        "Other records are refused with INVALID_RECORD.",
+    ),
+    _topic(
+        "runnel.key.subject.name.strategy", STRING, "TopicNameStrategy", one_of(*SUBJECT_NAME_STRATEGIES), "",
+        "The subject under which schemas of keys must be registered, as for "
+        "runnel.value.subject.name.strategy; that of a topic is <topic>-key.",
+    ),
+    _topic(
+        "runnel.value.schema.validation", BOOLEAN, "false", None, "",
+        "Whether values must begin with the id of a schema that is registered under the subject of the "
+        "topic. Other records are refused with INVALID_RECORD; null values pass.",
+    ),
+    _topic(
+        "runnel.value.subject.name.strategy", STRING, "TopicNameStrategy", one_of(*SUBJECT_NAME_STRATEGIES),
+        "",
+        "The subject under which schemas of values must be registered. TopicNameStrategy: <topic>-value. "
+        "RecordNameStrategy: the name of the schema's record. TopicRecordNameStrategy: <topic>-<name>.",
     ),
     _topic(
         "segment.bytes", INT, 1073741824, at_least(1048576), "log.segment.bytes",

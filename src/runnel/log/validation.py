@@ -137,7 +137,7 @@ def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client
 
     Coordinators write batches of their own making and are not held to what only clients may not do.
     """
-    header = _sound_batch(records, config)
+    header = sound_batch(records, config)
     if from_client:
         _refuse_what_clients_may_not_send(header)
         if config.cleanup_compact:
@@ -184,8 +184,8 @@ def validate_copies(records: memoryview, next_offset: int, epoch: int, epoch_max
     return batches
 
 
-def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
-    """The header, after verification of size and checksum."""
+def sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
+    """The header of the one batch, after verification of size and checksum. Raises ApiError."""
     header = _only_batch(records)
     size = len(records)
     if size > config.max_message_bytes:

@@ -152,6 +152,24 @@ request that have more together are served one by one."""
 INSPECTED_BATCH_BYTES_MAX = 16 * 1024 * 1024
 """Such a batch, and one that the broker recompresses, once it is decompressed: that takes 20 to 100 ms."""
 
+VALIDATED_INLINE_BYTES_MAX = 64 * 1024
+"""Bytes of a batch, compressed and not, whose records are validated on the event loop."""
+
+VALIDATED_INLINE_RECORDS_MAX = 2_000
+"""Records of such a batch: a microsecond each. Those of others are validated in a thread."""
+
+VALIDATED_RECORDS_MAX = 250_000
+"""Records of a batch for a topic that validates schemas, a quarter of a second in a thread."""
+
+VALIDATED_IDS_MAX = 1_000
+"""Schemas of the keys or values of such a batch, which are remembered while it waits."""
+
+VALIDATED_BATCH_BYTES_MAX = 64 * 1024 * 1024
+"""Such a batch once it is decompressed; one is at a time."""
+
+VALIDATED_HELD_BYTES_MAX = 64 * 1024 * 1024
+"""Batches that wait until they are validated; more are refused, and clients retry. One may be larger."""
+
 LOOKUP_RECORDS_MAX = 250_000
 """Records that a lookup by timestamp looks at, in a thread, half a second for all. The headers of batches may
 state timestamps that none of their records has; beyond this, the result is the beginning of a batch."""

@@ -25,7 +25,7 @@ class TimestampType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The log configs of one topic; each name is Kafka's topic config with underscores for dots."""
+    """The log configs of one topic; each name is the topic config with underscores for dots."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * DAY_MS
@@ -55,6 +55,10 @@ class LogConfig:
     message_timestamp_after_max_ms: int = HOUR_MS
     min_insync_replicas: int = 1
     producer_id_expiration_ms: int = DAY_MS
+    runnel_key_schema_validation: bool = False
+    runnel_value_schema_validation: bool = False
+    runnel_key_subject_name_strategy: str = "TopicNameStrategy"
+    runnel_value_subject_name_strategy: str = "TopicNameStrategy"
 
     acks_wait_for_disk: bool = field(init=False, repr=False, compare=False)
     """Whether acknowledgements wait for an fsync. Computed once, because every write asks for it."""
@@ -62,11 +66,17 @@ class LogConfig:
     inspects_records: bool = field(init=False, repr=False, compare=False)
     """Whether a batch is not accepted by its header alone: its records are walked, or recompressed."""
 
+    validates_schemas: bool = field(init=False, repr=False, compare=False)
+    """Whether keys or values must have the id of a schema that is registered."""
+
     def __post_init__(self) -> None:
         is_synced = self.flush_policy is FlushPolicy.COMMIT or self.flush_messages == 1
         object.__setattr__(self, "acks_wait_for_disk", is_synced)
+        validates = self.runnel_key_schema_validation or self.runnel_value_schema_validation
+        object.__setattr__(self, "validates_schemas", validates)
         inspects = (
-            self.cleanup_compact
+            validates
+            or self.cleanup_compact
             or self.compression_type != "producer"
             or self.message_timestamp_before_max_ms < FOREVER
         )
