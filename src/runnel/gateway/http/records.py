@@ -14,6 +14,7 @@ from runnel.gateway.http.limits import BATCH_RECORDS_MAX, RECORD_HEADERS_MAX
 from runnel.gateway.http.message_ids import MessageId
 from runnel.gateway.http.models import Format, Header, Message, PublishRecord
 from runnel.gateway.http.problems import Problem
+from runnel.model.limits import IDEMPOTENCY_KEY_BYTES_MAX
 
 TRACE_HEADER = "traceparent"
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -29,6 +30,7 @@ class OutgoingRecord:
     headers: list[tuple[str, bytes | None]]
     partition: int | None = None
     timestamp_ms: int | None = None
+    idempotency_key: bytes | None = None
 
 
 def check_batch(records: Sized) -> None:
@@ -63,13 +65,22 @@ def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingR
     ):
         headers.append((TRACE_HEADER, traceparent.encode()))
     check_headers(headers)
+    key = given.idempotency_key
     return OutgoingRecord(
         _bytes("key", given.key, given.key_base64),
         _bytes("value", given.value, given.value_base64),
         headers,
         given.partition,
         given.timestamp,
+        None if key is None else _idempotency_key(key),
     )
+
+
+def _idempotency_key(text: str) -> bytes:
+    key = text.encode()
+    if len(key) > IDEMPOTENCY_KEY_BYTES_MAX:
+        raise Problem(422, f"the idempotencyKey has more than {IDEMPOTENCY_KEY_BYTES_MAX} bytes")
+    return key
 
 
 def _bytes(name: str, plain: Raw | UnsetType, encoded: str | UnsetType) -> bytes | None:
