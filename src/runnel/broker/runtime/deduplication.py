@@ -67,8 +67,9 @@ class Deduplication:
         """The log ends at this offset, because a write failed or it was truncated."""
         if self._known is not None:
             self._known.truncate(end_offset)
-        # What was read may be gone.
-        self._reading = None
+        if self._reading is not None and end_offset < self._reading.end_offset:
+            # What was read may be gone.
+            self._reading = None
 
     def stage(
         self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
