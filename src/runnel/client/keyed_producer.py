@@ -139,6 +139,9 @@ class KeyedProducer:
             else:
                 is_in_doubt |= isinstance(failure, ConnectionLost | TimedOut | InvalidResponse)
             self._forget(target.topic, view)
+            if _is_throttled(failure):
+                # Its sender decides whether to wait.
+                raise _unknown(str(failure)) if is_in_doubt else failure
             try:
                 await backoff.after(failure)
             except ClientError:
@@ -177,6 +180,10 @@ def _delivery(target: TopicPartition, record: Record, response: ProduceResponse)
         raise BrokerError(error, f"writing to {target}", result.error_message)
     append_time_ms = result.log_append_time_ms
     return Delivery(target, result.base_offset, record.timestamp if append_time_ms < 0 else append_time_ms)
+
+
+def _is_throttled(failure: ClientError) -> bool:
+    return isinstance(failure, BrokerError) and failure.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def _unknown(why: str) -> OutcomeUnknown:
