@@ -257,7 +257,7 @@ def test_a_failed_read_of_the_keys_is_repeated(
         with monkeypatch.context() as broken:
 
             def fail(*_: object) -> bytes:
-                raise OSError(errno.EIO, "broken")
+                raise OSError(errno.EMFILE, "too many open files")
 
             broken.setattr(OsFile, "pread", fail)
             partition.become_follower(FollowerReplica(1, partition.epoch + 1, leader=2))
