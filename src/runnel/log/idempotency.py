@@ -22,6 +22,7 @@ from runnel.batch.header import (
     CRC_START,
     HEADER_BYTES,
     MAGIC,
+    MAGIC_POSITION,
     NO_PRODUCER,
     BatchHeader,
     read_header,
@@ -76,13 +77,12 @@ def keyed_record(batch: memoryview) -> KeyedRecord | None:
 
     None also if the batch is not sound, with which reason validation refuses it.
     """
-    if len(batch) < HEADER_BYTES:
+    if len(batch) < HEADER_BYTES or batch[MAGIC_POSITION] != MAGIC:
         return None
     header = read_header(batch)
-    is_sound = header.magic == MAGIC and header.size_bytes == len(batch) and header.record_count > 0
-    if not is_sound or crc32c(batch[CRC_START:]) != header.crc:
+    if header.size_bytes != len(batch) or crc32c(batch[CRC_START:]) != header.crc:
         return None
-    if header.compression > Compression.ZSTD:
+    if header.compression > Compression.ZSTD or header.record_count <= 0:
         return None
     raw = inspected(batch, header)
     if _KEY_HEADER_BYTES not in raw:
