@@ -46,7 +46,7 @@ class KeyedProducer:
         self._buffer_bytes = buffer_bytes
         self._delivery_timeout_s = delivery_timeout_s
         self._size_bytes = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Delivery]] = set()
         self._progressed = asyncio.Event()
         self._lookups = asyncio.Lock()
         self._views: dict[str, TopicView] = {}
@@ -63,9 +63,9 @@ class KeyedProducer:
         size_bytes = record_size_bytes(record)
         self._size_bytes += size_bytes
         waiter: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._deliver(target, record, waiter))
+        task = asyncio.create_task(self._answered(target, record))
         self._tasks.add(task)
-        task.add_done_callback(lambda task: self._done(task, size_bytes))
+        task.add_done_callback(lambda task: self._done(task, waiter, size_bytes))
         return waiter
 
     async def close(self) -> None:
@@ -80,29 +80,24 @@ class KeyedProducer:
         while self._tasks:
             await self._progressed.wait()
 
-    def _done(self, task: "asyncio.Task[None]", size_bytes: int) -> None:
+    def _done(
+        self, task: "asyncio.Task[Delivery]", waiter: "asyncio.Future[Delivery]", size_bytes: int
+    ) -> None:
         self._tasks.discard(task)
         self._size_bytes -= size_bytes
         progressed, self._progressed = self._progressed, asyncio.Event()
         progressed.set()
-
-    async def _deliver(
-        self, target: TopicPartition, record: Record, waiter: "asyncio.Future[Delivery]"
-    ) -> None:
-        """Send a record until it is answered, or given up. Its sender may be gone by then."""
-        try:
-            delivery = await self._answered(target, record)
-        except ClientError as error:
-            if not waiter.done():
-                waiter.set_exception(error)
-        except BaseException as error:
-            # The producer was closed, or this is a bug; its sender must not wait forever.
-            if not waiter.done():
-                waiter.set_exception(_unknown(f"the producer stopped: {error!r}"))
-            raise
+        error: BaseException | None = _unknown("the producer was closed")
+        if not task.cancelled():
+            error = task.exception()
+        if waiter.done():
+            # Its sender is gone.
+            return
+        if error is None:
+            waiter.set_result(task.result())
         else:
-            if not waiter.done():
-                waiter.set_result(delivery)
+            # What is no error of a client is a bug; the sender must not wait forever.
+            waiter.set_exception(error if isinstance(error, ClientError) else _unknown(repr(error)))
 
     async def _answered(self, target: TopicPartition, record: Record) -> Delivery:
         request = ProduceRequest(
