@@ -43,6 +43,6 @@ def test_a_mutant_is_not_caught_by_what_fails_without_it(run, monkeypatch):
     def fails(seed, show, shape):
         raise AssertionError("offset 5 is lost")
 
-    monkeypatch.setattr(command, "simulate_cluster_records", fails)
+    monkeypatch.setitem(command.SIMULATIONS, "records", fails)
     with pytest.raises(AssertionError, match="offset 5 is lost"):
         command.MutantRun("wall-clock", 1).run()
