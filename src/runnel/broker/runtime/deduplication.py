@@ -59,9 +59,9 @@ class Deduplication:
     def configured(self) -> None:
         """The settings of the topic have changed."""
         config = self._stored.log.config
-        for known in (self._known, self._reading and self._reading.known):
-            if known is not None:
-                known.configure(config.dedup_window_ms, config.dedup_keys_max)
+        known = self._known if self._reading is None else self._reading.known
+        if known is not None:
+            known.configure(config.dedup_window_ms, config.dedup_keys_max)
 
     def truncated(self, end_offset: int) -> None:
         """The log ends at this offset, because a write failed or it was truncated."""
