@@ -31,7 +31,7 @@ Scenario = Callable[[BrokerWorld, Client], Awaitable[None]]
 HOUR = "3600000"
 
 
-def keyed(key: bytes, value: bytes, timestamp_ms: int = NOW_MS, **options: int) -> bytes:
+def keyed(key: bytes, value: bytes, timestamp_ms: int = NOW_MS, **options: Any) -> bytes:
     headers = [(IDEMPOTENCY_KEY_HEADER, key)]
     return bytes(build_batch([Record(0, timestamp_ms, None, value, headers)], **options))
 
@@ -40,7 +40,7 @@ def play(folder: Path, scenario: Scenario, window_ms: str = HOUR, **configs: str
     async def run() -> None:
         async with BrokerWorld(folder) as world:
             if "t" not in world.broker.metadata.image.topics:
-                await world.create("t", dedup_window_ms=window_ms, **configs)
+                await world.create("t", 1, dedup_window_ms=window_ms, **configs)
             await scenario(world, await world.connect())
 
     asyncio.run(run())

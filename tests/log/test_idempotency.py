@@ -1,5 +1,7 @@
 """Idempotency keys in batches: which records are the same, and which batches may have a key."""
 
+from typing import Any
+
 import pytest
 
 from runnel.batch.build import build_batch
@@ -19,7 +21,7 @@ def record(
     return Record(0, timestamp_ms, key, value, headers)
 
 
-def read(*records: Record, **options: int) -> KeyedRecord | None:
+def read(*records: Record, **options: Any) -> KeyedRecord | None:
     return keyed_record(memoryview(build_batch(records, **options)))
 
 

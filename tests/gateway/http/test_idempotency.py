@@ -39,7 +39,8 @@ def publish(client: Client, topic: str, record: Any, key: str) -> Answer:
 
 
 def messages(client: Client, topic: str) -> list[Any]:
-    return client.get(f"/topics/{topic}/subscribe?offset=earliest&max=1000").json["messages"]
+    found = client.get(f"/topics/{topic}/subscribe?offset=earliest&max=1000").json
+    return list(found["messages"])
 
 
 def refused(answer: Answer, status: int, reason: str) -> bool:
@@ -146,13 +147,10 @@ def test_cloud_events_and_websockets(client: Client, keyed: str) -> None:
     answers = [client.call("POST", f"/topics/{keyed}/publish", event, kind).json for _ in range(2)]
     assert answers[0] == answers[1]
     with connect(f"ws://{client.host}:{client.port}/topics/{keyed}/subscribe") as line:
-        frame = {"type": "publish", "record": {"value": "a", "idempotencyKey": "socket"}}
-        found = []
-        while len(found) < 3:
-            if len(found) < 2:
-                line.send(json.dumps({**frame, "id": len(found)}))
-            else:
-                line.send(json.dumps({**frame, "record": {**frame["record"], "value": "b"}, "id": 2}))
+        found: list[Any] = []
+        for value in ("a", "a", "b"):
+            record = {"value": value, "idempotencyKey": "socket"}
+            line.send(json.dumps({"type": "publish", "record": record, "id": len(found)}))
             while (answer := json.loads(line.recv(timeout=20)))["type"] == "message":
                 pass
             found.append(answer)
