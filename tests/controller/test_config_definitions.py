@@ -58,6 +58,8 @@ RUNNEL_ONLY = {
     "broker.reconnect.timeout.ms",
     "cluster.id",
     "controller.quorum.unreachable.election.delay.ms",
+    "dedup.keys.max",
+    "dedup.window.ms",
     "encryption.enable",
     "encryption.master.key.command",
     "encryption.master.key.file",

@@ -11,6 +11,9 @@ from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+IDEMPOTENCY_KEY_HEADER = "runnel-idempotency-key"
+"""The header of a record with the key by which it is known if it is sent again."""
+
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count take a byte each."""
 
@@ -144,11 +147,12 @@ def records_in(raw: bytes, header: BatchHeader, headers_max: int | None = None) 
             header.base_timestamp + timestamp_delta if append_time is None else append_time,
             raw[key_start : key_start + key_length] if key_length >= 0 else None,
             raw[value_start:value_end] if value_length >= 0 else None,
-            _read_headers(raw, value_end, end, headers_max),
+            read_headers(raw, value_end, end, headers_max),
         )
 
 
-def _read_headers(raw: bytes, position: int, end: int, headers_max: int | None) -> Headers:
+def read_headers(raw: bytes, position: int, end: int, headers_max: int | None = None) -> Headers:
+    """The headers of a record, which follow its value. CorruptBatch if they are malformed or too many."""
     if raw[position] == 0 and position + 1 == end:
         return ()
     count, position = read_varint(raw, position)

@@ -1,4 +1,4 @@
-"""The topic configs of Kafka 4.3, and Runnel's own: `flush.policy`, `encryption.enable` and `runnel.*`."""
+"""The topic configs of Kafka 4.3, and Runnel's own: `dedup.*`, `encryption.*`, `flush.policy`, `runnel.*`."""
 
 from runnel.controller.config_types import (
     LONG_MAX,
@@ -12,6 +12,7 @@ from runnel.controller.config_types import (
     throttled_replicas,
 )
 from runnel.controller.config_types import inherited_config as _topic
+from runnel.model.limits import DEDUP_KEYS_MAX
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
@@ -43,6 +44,17 @@ TOPIC_CONFIGS = table(
     _topic(
         "compression.zstd.level", INT, 3, between(-131072, 22), "compression.zstd.level",
         "The compression level if compression.type is zstd, up to 22.",
+    ),
+    _topic(
+        "dedup.keys.max", INT, 100_000, between(1, DEDUP_KEYS_MAX), "",
+        "How many idempotency keys a partition remembers, about 400 bytes each. A record with a further key "
+        "is refused with THROTTLING_QUOTA_EXCEEDED until the window of another one has passed.",
+    ),
+    _topic(
+        "dedup.window.ms", LONG, 0, at_least(0), "",
+        "How long a partition remembers the idempotency keys of its records, which are in their header "
+        "runnel-idempotency-key: a record that is sent again with its key is acknowledged with the offset "
+        "of the first, and not written again. 0 turns this off.",
     ),
     _topic(
         "delete.retention.ms", LONG, 86400000, at_least(0), "log.cleaner.delete.retention.ms",

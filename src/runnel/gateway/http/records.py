@@ -15,6 +15,7 @@ from runnel.gateway.http.limits import BATCH_RECORDS_MAX, HEADERS_BYTES_MAX, REC
 from runnel.gateway.http.message_ids import MessageId
 from runnel.gateway.http.models import Base64, Format, Header, Message, Partition, Timestamp
 from runnel.gateway.http.problems import Problem
+from runnel.model.limits import IDEMPOTENCY_KEY_BYTES_MAX
 
 T = TypeVar("T")
 TRACE_HEADER = "traceparent"
@@ -31,6 +32,7 @@ class OutgoingRecord:
     headers: list[tuple[str, bytes | None]]
     partition: int | None = None
     timestamp_ms: int | None = None
+    idempotency_key: bytes | None = None
 
 
 class GivenRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "headersList"}):
@@ -84,13 +86,22 @@ def to_record(given: GivenRecord, traceparent: str | None = None) -> OutgoingRec
     ):
         headers.append((TRACE_HEADER, traceparent.encode()))
     check_headers(headers)
+    key = given.idempotency_key
     return OutgoingRecord(
         _bytes("key", given.key, given.key_base64),
         _bytes("value", given.value, given.value_base64),
         headers,
         given.partition,
         given.timestamp,
+        None if key is None else _idempotency_key(key),
     )
+
+
+def _idempotency_key(text: str) -> bytes:
+    key = text.encode()
+    if len(key) > IDEMPOTENCY_KEY_BYTES_MAX:
+        raise Problem(422, f"the idempotencyKey has more than {IDEMPOTENCY_KEY_BYTES_MAX} bytes")
+    return key
 
 
 def _bytes(name: str, plain: Raw | UnsetType, encoded: str | UnsetType) -> bytes | None:
