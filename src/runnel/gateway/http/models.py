@@ -38,7 +38,7 @@ IdempotencyKey = Annotated[
 MessageIdText = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
 
 
-_RENAMED = {"headers_list": "headersList", "idempotency_key": "idempotencyKey"}
+RENAMED = {"headers_list": "headersList", "idempotency_key": "idempotencyKey"}
 
 
 class Header(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,7 +49,7 @@ class Header(Struct, forbid_unknown_fields=True, omit_defaults=True):
     value_base64: Base64 | UnsetType = UNSET
 
 
-class PublishRecord(Struct, forbid_unknown_fields=True, rename=_RENAMED):
+class PublishRecord(Struct, forbid_unknown_fields=True, rename=RENAMED):
     """A record. Text is stored as its UTF-8, without quotes; other JSON as its text; null as a tombstone."""
 
     key: Raw | UnsetType = UNSET

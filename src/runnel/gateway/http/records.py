@@ -13,7 +13,16 @@ from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX, HEADERS_BYTES_MAX, RECORD_HEADERS_MAX
 from runnel.gateway.http.message_ids import MessageId
-from runnel.gateway.http.models import Base64, Format, Header, Message, Partition, Timestamp
+from runnel.gateway.http.models import (
+    RENAMED,
+    Base64,
+    Format,
+    Header,
+    IdempotencyKey,
+    Message,
+    Partition,
+    Timestamp,
+)
 from runnel.gateway.http.problems import Problem
 from runnel.model.limits import IDEMPOTENCY_KEY_BYTES_MAX
 
@@ -35,7 +44,7 @@ class OutgoingRecord:
     idempotency_key: bytes | None = None
 
 
-class GivenRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "headersList"}):
+class GivenRecord(Struct, forbid_unknown_fields=True, rename=RENAMED):
     """A PublishRecord whose headers are not decoded yet: each becomes an object."""
 
     key: Raw | UnsetType = UNSET
@@ -46,6 +55,7 @@ class GivenRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "h
     value_base64: Base64 | UnsetType = UNSET
     partition: Partition | None = None
     timestamp: Timestamp | None = None
+    idempotency_key: IdempotencyKey | None = None
 
     @property
     def headers_bytes(self) -> int:
