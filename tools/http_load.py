@@ -60,6 +60,7 @@ class GatewayProcess:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self._parent = os.pipe()
+        self._process: subprocess.Popen[str] | None = None
         self.cpu_s = 0.0
         self.memory_bytes = 0
 
@@ -79,6 +80,7 @@ class GatewayProcess:
 
     def sample(self) -> None:
         """Add what it has used so far."""
+        assert self._process is not None
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         self._cpu_now_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         status = Path(f"/proc/{self._process.pid}/status").read_text()
@@ -88,11 +90,19 @@ class GatewayProcess:
     def end(self, number: signal.Signals) -> None:
         """End it with a signal."""
         self.sample()
+        assert self._process is not None
         self.cpu_s += self._cpu_now_s
         self._process.send_signal(number)
         self._process.wait(30)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+    def close(self) -> None:
+        """End it, if it runs."""
+        for end in self._parent:
+            os.close(end)
+        if self._process is not None and self._process.poll() is None:
+            self.end(signal.SIGTERM)
 
 
 async def follow_events(port: int, total: int, received: Received) -> None:
@@ -215,7 +225,7 @@ def main() -> int:
         try:
             is_complete = asyncio.run(run(options, gateway))
         finally:
-            gateway.end(signal.SIGTERM)
+            gateway.close()
     print(f"gateway: {gateway.memory_bytes / 2**20:.0f} MiB at most, {gateway.cpu_s:.1f} s of CPU")
     return 0 if is_complete else 1
 

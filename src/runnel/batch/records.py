@@ -4,12 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runnel.batch.compression import decompress
-from runnel.batch.errors import CorruptBatch
+from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
 from runnel.batch.header import HEADER_BYTES, BatchHeader, Buffer, read_header
 from runnel.batch.varint import read_varint
 from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+IDEMPOTENCY_KEY_HEADER = "runnel-idempotency-key"
+"""The header of a record with the key by which it is known if it is sent again."""
 
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count take a byte each."""
@@ -122,7 +125,11 @@ def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
     header = read_header(batch)
     if header.size_bytes > len(batch):
         raise CorruptBatch(f"the batch is truncated: {len(batch)} of {header.size_bytes} bytes")
-    raw = unpack_records(batch, header, max_bytes)
+    return records_in(unpack_records(batch, header, max_bytes), header)
+
+
+def records_in(raw: bytes, header: BatchHeader, headers_max: int | None = None) -> Iterator[Record]:
+    """The records of a batch that was unpacked; BatchInflatesTooFar if one has too many headers."""
     append_time = header.max_timestamp if header.uses_log_append_time else None
     for (
         _,
@@ -140,16 +147,19 @@ def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
             header.base_timestamp + timestamp_delta if append_time is None else append_time,
             raw[key_start : key_start + key_length] if key_length >= 0 else None,
             raw[value_start:value_end] if value_length >= 0 else None,
-            _read_headers(raw, value_end, end),
+            read_headers(raw, value_end, end, headers_max),
         )
 
 
-def _read_headers(raw: bytes, position: int, end: int) -> Headers:
+def read_headers(raw: bytes, position: int, end: int, headers_max: int | None = None) -> Headers:
+    """The headers of a record, which follow its value. CorruptBatch if they are malformed or too many."""
     if raw[position] == 0 and position + 1 == end:
         return ()
     count, position = read_varint(raw, position)
     if count < 0 or count * 2 > end - position:
         raise CorruptBatch(f"invalid header count {count} in {end - position} bytes")
+    if headers_max is not None and count > headers_max:
+        raise BatchInflatesTooFar(f"a record has {count} headers, more than {headers_max}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, position = read_varint(raw, position)

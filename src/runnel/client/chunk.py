@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from runnel.batch.control import read_end_marker
-from runnel.batch.errors import CorruptBatch
+from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
 from runnel.batch.header import BatchHeader, crc_is_valid, walk_headers
-from runnel.batch.records import Headers, iterate_records
-from runnel.client.errors import BrokerError
+from runnel.batch.records import Headers, records_in, unpack_records
+from runnel.client.errors import BrokerError, ClientError
 from runnel.model.ids import TopicPartition
+from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -25,6 +26,38 @@ class Message:
     headers: Headers
 
 
+class NoRoom(ClientError):
+    """A batch does not fit beside those that are read at the same time."""
+
+
+@dataclass(slots=True)
+class Room:
+    """The memory of batches that are decompressed at the same time: a few bytes may become any number."""
+
+    bytes_max: int = DECOMPRESSED_BATCH_BYTES_MAX
+    batch_bytes_max: int = DECOMPRESSED_BATCH_BYTES_MAX
+    """The bytes of one of them."""
+    headers_max: int | None = None
+    """Headers of one record."""
+    held_bytes: int = 0
+
+    @contextmanager
+    def unpacked(self, batch: memoryview, header: BatchHeader) -> Iterator[bytes]:
+        """The records of a batch until the end of the block. NoRoom; CorruptBatch if it can never fit."""
+        left_bytes = max(self.bytes_max - self.held_bytes, 0)
+        try:
+            raw = unpack_records(batch, header, min(left_bytes, self.batch_bytes_max))
+        except BatchInflatesTooFar:
+            if self.held_bytes and left_bytes < self.batch_bytes_max:
+                raise NoRoom("too many batches are decompressed at the same time") from None
+            raise
+        self.held_bytes += len(raw)
+        try:
+            yield raw
+        finally:
+            self.held_bytes -= len(raw)
+
+
 @dataclass(slots=True)
 class Chunk:
     """Complete batches of one partition as fetched; the first may begin before `from_offset`."""
@@ -38,23 +71,25 @@ class Chunk:
     aborted: Sequence[tuple[int, int]] = ()
     """(producer id, first offset) of aborted transactions, which read_committed skips."""
 
-    def messages(self) -> Iterator[Message]:
-        """The messages from `from_offset` on, without control and aborted records."""
+    def messages(self, room: Room | None = None) -> Iterator[Message]:
+        """The messages from `from_offset` on, without control and aborted records. Raises NoRoom."""
         topic, number = self.partition
+        room = room or Room()
         with _as_broker_error(self.partition):
             for position, header in visible_batches(self):
                 batch = self.records[position : position + header.size_bytes]
-                for record in iterate_records(batch):
-                    if record.offset >= self.from_offset:
-                        yield Message(
-                            topic,
-                            number,
-                            record.offset,
-                            record.timestamp,
-                            record.key,
-                            record.value,
-                            record.headers,
-                        )
+                with room.unpacked(batch, header) as raw:
+                    for record in records_in(raw, header, room.headers_max):
+                        if record.offset >= self.from_offset:
+                            yield Message(
+                                topic,
+                                number,
+                                record.offset,
+                                record.timestamp,
+                                record.key,
+                                record.value,
+                                record.headers,
+                            )
 
 
 def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:

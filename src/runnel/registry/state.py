@@ -2,10 +2,10 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runnel.registry.content import Content, Reference, parse_content, parse_metadata, parse_rule_set
+from runnel.registry.content import Content, Reference, parse_metadata, parse_registered, parse_rule_set
 from runnel.registry.errors import RegistryError
 from runnel.registry.format import InvalidSchema, ParsedSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
@@ -13,11 +13,12 @@ from runnel.registry.limits import ID_MAX, REFERENCES_MAX
 from runnel.registry.names import DEFAULT_CONTEXT, context_of, normalized, qualified
 from runnel.registry.records import (
     NOOP,
+    SCHEMA,
     Key,
     Record,
     Value,
     parse_key,
-    parse_value,
+    parse_record,
     record,
 )
 from runnel.registry.settings import CONFIG_FIELDS, LEVEL, LEVELS, MODES
@@ -69,6 +70,8 @@ class RegistryState:
         self.referrers: dict[tuple[str, int], dict[tuple[str, int], Version]] = {}
         """Versions that refer to a version."""
         self.by_guid: dict[str, dict[tuple[str, int], Version]] = {}
+        self.unreadable: dict[str, int] = {}
+        """The highest number that a record of a subject has which is not understood."""
         self._other_keys: dict[Key, set[bytes]] = {}
         """Keys that another registry wrote in another form."""
         self._parsed: OrderedDict[tuple[str, Content], ParsedSchema] = OrderedDict()
@@ -78,12 +81,12 @@ class RegistryState:
 
     def replay(self, key_data: bytes | None, value_data: bytes | None) -> None:
         """Apply a record; one that is of no known form is skipped."""
-        key = parse_key(key_data)
-        if key is None or key_data is None:
+        found = parse_record(key_data, value_data)
+        if found is None or key_data is None:
+            if (key := parse_key(key_data)) is not None:
+                self._reserve(key, {})
             return
-        value = parse_value(value_data)
-        if value is None and value_data not in (None, b"null"):
-            return
+        key, value = found
         self._remember_key(key, key_data, is_deleted=value is None)
         match key.type:
             case "SCHEMA":
@@ -102,6 +105,9 @@ class RegistryState:
                 self._replay_highest_ids(value)
 
     def _remember_key(self, key: Key, data: bytes, *, is_deleted: bool) -> None:
+        if key.subject is not None:
+            # What is written is in the normal form; a tombstone of that is none for another one.
+            key = replace(key, subject=normalized(key.subject))
         if data == key.encode():
             return
         if is_deleted:
@@ -115,11 +121,22 @@ class RegistryState:
         known = self.subjects.get(subject, {}).get(key.version)
         version = None if value is None else _version(subject, key.version, value)
         if value is not None and version is None:
+            self._reserve(key, value)
             return
         if known is not None:
             self._remove(known)
         if version is not None:
             self._add(version)
+
+    def _reserve(self, key: Key, value: Value) -> None:
+        """A record that is not understood: another schema gets neither its id nor its place in the topic."""
+        if key.type != SCHEMA or key.subject is None or key.version is None or key.version > ID_MAX:
+            return
+        subject, schema_id = normalized(key.subject), value.get("id")
+        self.unreadable[subject] = max(self.unreadable.get(subject, 0), key.version)
+        if isinstance(schema_id, int) and schema_id <= ID_MAX:
+            context = self.contexts.setdefault(context_of(subject), Context())
+            context.highest_id = max(context.highest_id, schema_id)
 
     def _add(self, version: Version) -> None:
         versions = self.subjects.setdefault(version.subject, {})
@@ -303,13 +320,10 @@ class RegistryState:
 
 def _version(subject: str, number: int, value: Value) -> Version | None:
     """The version of a record; None if it is malformed."""
-    schema_id = value.get("id")
-    if not isinstance(schema_id, int) or not 0 < schema_id <= ID_MAX or not 0 < number <= ID_MAX:
+    found = parse_registered(number, value)
+    if found is None:
         return None
-    try:
-        content = parse_content(value)
-    except RegistryError:
-        return None
+    schema_id, content = found
     return Version(subject, number, schema_id, content, is_deleted=value.get("deleted") is True)
 
 

@@ -9,6 +9,7 @@ from typing import Self
 from starlette.requests import Request
 
 from runnel.gateway.http.limits import (
+    BODY_BYTES_MAX,
     BODY_READ_S,
     BODY_ROOM_S,
     BODY_S,
@@ -134,7 +135,8 @@ class Body:
 
     async def whole(self, limit: int) -> bytes:
         """All of it; 413 if it is larger than the limit, 429 or 503 if there is no room for it."""
-        too_large = Problem(413, f"the body is larger than {limit} bytes; send {NDJSON}", headers=CLOSE)
+        advice = f"; send {NDJSON}" if limit == BODY_BYTES_MAX else ""
+        too_large = Problem(413, f"the body is larger than {limit} bytes{advice}", headers=CLOSE)
         length = self._request.headers.get("content-length", "")
         announced = int(length[:20]) if length.isdecimal() else 0
         is_asking = "expect" in self._request.headers

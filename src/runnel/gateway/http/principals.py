@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, ClientError
+from runnel.client.keyed_producer import KeyedProducer
 from runnel.client.producer import Producer
+from runnel.gateway.http.idempotency import DedupTopics
 from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     DELIVERY_S,
+    KEYED_BUFFER_BYTES_MAX,
+    LOGIN_VALID_S,
     LOGINS_AT_ONCE,
     LOGINS_WAITING_MAX,
     PRINCIPAL_IDLE_S,
@@ -49,6 +53,8 @@ PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 MECHANISMS_S = 60.0
 REAP_INTERVAL_S = 15.0
 CLOSE_S = 2.0
+CHECK_AGAIN_S = 10.0
+"""The pause before credentials are checked again if no broker answers."""
 
 
 class Principal:
@@ -69,7 +75,22 @@ class Principal:
         self.requests = 0
         """Requests in flight, streams included."""
         self.used_s = asyncio.get_running_loop().time()
+        self.accepted_s = self.used_s
+        """When a broker has accepted the credentials last."""
+        self.checking: asyncio.Task[None] | None = None
+        """Asks a broker whether it still does."""
+        self.dedup = DedupTopics(self.cluster)
         self._producer: Producer | None = None
+        self._keyed_producer: KeyedProducer | None = None
+
+    @property
+    def keyed_producer(self) -> KeyedProducer:
+        """The producer of records with idempotency keys."""
+        if self._keyed_producer is None:
+            self._keyed_producer = KeyedProducer(
+                self.cluster, buffer_bytes=KEYED_BUFFER_BYTES_MAX, delivery_timeout_s=DELIVERY_S
+            )
+        return self._keyed_producer
 
     @property
     def producer(self) -> Producer:
@@ -85,11 +106,17 @@ class Principal:
 
     async def close(self) -> None:
         """Close its connections; what was sent is acknowledged first, if that takes only a moment."""
+        if self.checking is not None:
+            self.checking.cancel()
         await self.feeds.close()
+        with suppress(TimeoutError, ClientError):
+            async with asyncio.timeout(CLOSE_S):
+                for producer in (self._producer, self._keyed_producer):
+                    if producer is not None:
+                        await producer.flush()
+        if self._keyed_producer is not None:
+            await self._keyed_producer.close()
         if self._producer is not None:
-            with suppress(TimeoutError, ClientError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self._producer.flush()
             await self._producer.close(flush=False)
         await self.cluster.close()
 
@@ -187,6 +214,8 @@ class Principals:
         key = hashlib.blake2b(repr(given).encode(), key=self._key).digest()
         known = self._known.get(key)
         if known is not None:
+            if given is not None:
+                await self._still_accepted(key, known, given)
             return known
         if self._refused.get(key, 0.0) > asyncio.get_running_loop().time():
             raise Problem(401, "the broker did not accept the credentials")
@@ -215,6 +244,31 @@ class Principals:
         if self._reaper is None:
             self._reaper = asyncio.create_task(self._reap())
         return principal
+
+    async def _still_accepted(self, key: bytes, principal: Principal, given: Credentials) -> None:
+        """Ask a broker again now and then; 401 if it does not accept the credentials any more."""
+        if asyncio.get_running_loop().time() < principal.accepted_s + LOGIN_VALID_S:
+            return
+        if principal.checking is None:
+            principal.checking = asyncio.create_task(self._check(key, principal, given))
+            principal.checking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(principal.checking)
+
+    async def _check(self, key: bytes, principal: Principal, given: Credentials) -> None:
+        try:
+            async with self._turns:
+                fresh = await self._authenticated(given)
+            await fresh.close()
+            principal.accepted_s = asyncio.get_running_loop().time()
+        except AuthenticationFailed as error:
+            self._remember_refusal(key)
+            self.failed(principal, error)
+            raise problem_of(error) from None
+        except ClientError:
+            # The request reports what is wrong, or has a connection that is not affected.
+            principal.accepted_s = asyncio.get_running_loop().time() - LOGIN_VALID_S + CHECK_AGAIN_S
+        finally:
+            principal.checking = None
 
     async def _authenticated(self, who: Credentials) -> Principal:
         refusal = AuthenticationFailed("no mechanism of the listener fits these credentials")

@@ -1,24 +1,29 @@
 """Records in: one, a batch, or an upload of any length."""
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from starlette.responses import Response
 
+from runnel.batch.records import IDEMPOTENCY_KEY_HEADER, Record
 from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.cluster import TopicView
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http import cloud_events
 from runnel.gateway.http.counting import Element, check_count
+from runnel.gateway.http.idempotency import key_of_request, partition_of, with_key
 from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     BUFFER_REFUSED_SHARE,
     BULK_ERRORS_MAX,
     BULK_IN_FLIGHT_MAX,
+    KEYED_BUFFER_BYTES_MAX,
     LINE_BYTES_MAX,
     OUTCOME_S,
 )
@@ -29,27 +34,34 @@ from runnel.gateway.http.models import (
     PublishOutcome,
     PublishOutcomes,
     PublishQuery,
-    PublishRecord,
     UploadSummary,
 )
 from runnel.gateway.http.operations import JSON, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
-from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, to_record
+from runnel.gateway.http.records import TRACE_HEADER, GivenRecord, OutgoingRecord, to_record
 from runnel.gateway.http.requests import Call, decode, unsupported
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+T = TypeVar("T")
+TURN = 250
+"""Records that are converted or sent before other requests have their turn."""
+HEADERS_BYTES = 1_000
+"""Headers that take as long as a record."""
 
 Sent = asyncio.Future[Delivery]
 
 
 async def publish(call: Call) -> Response:
     """Write one record, or many."""
-    check_idempotency_key(call)
+    key = key_of_request(call.request.headers)
     view = await _topic(call)
     kind = call.media_type
     if kind == NDJSON:
+        _check_no_key(key)
         return await _upload(call, view)
     if cloud_events.is_event(kind, call.request.headers):
         body = await call.body()
@@ -59,29 +71,25 @@ async def publish(call: Call) -> Response:
         trace = call.request.headers.get(TRACE_HEADER)
         body = await call.body()
         check_count(body, Element | list[Element], decode)
-        given = decode(body, PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
+        given = decode(body, GivenRecord | list[GivenRecord])  # type: ignore[arg-type]
         is_batch = isinstance(given, list)
         all_given = given if isinstance(given, list) else [given]
-        records = [to_record(each, trace) for each in all_given]
+        records = await _converted(all_given, trace)
     else:
         raise unsupported(call.operation, kind)
     if not is_batch:
-        return call.answer(await publish_one(call.principal, view, records[0]))
+        record = records[0] if key is None else with_key(records[0], key)
+        return call.answer(await publish_one(call.principal, view, record))
+    _check_no_key(key)
     outcomes = await publish_all(call.principal, view, records)
     status = 207 if any(outcome.error is not None for outcome in outcomes) else 200
     return call.answer(PublishOutcomes(outcomes), status)
 
 
-def check_idempotency_key(call: Call) -> None:
-    """400 for requests with a key.
-
-    A cache of keys in one gateway would be no promise: the partition leader has to remember them. Once topics
-    have the setting `dedup.window.ms`, the key is sent as the header `runnel-idempotency-key`, and this check
-    is for topics without the setting.
-    """
-    if "idempotency-key" in call.request.headers:
+def _check_no_key(key: bytes | None) -> None:
+    if key is not None:
         raise Problem(
-            400, "Idempotency-Key is not supported (no deduplication by key): send the record without it"
+            422, "an Idempotency-Key is for one record: send an idempotencyKey with each of several"
         )
 
 
@@ -107,18 +115,43 @@ async def _topic(call: Call) -> TopicView:
 
 async def send(principal: Principal, topic: str, record: OutgoingRecord, *, waits: bool = False) -> Sent:
     """Queue a record; with `waits`, also while the buffer is full."""
-    sent = await principal.producer.send(
-        topic,
-        record.value,
-        key=record.key,
-        headers=record.headers,
-        partition=record.partition,
-        timestamp_ms=record.timestamp_ms,
-        buffered_max=None if waits else int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
-    )
+    if record.idempotency_key is not None:
+        sent = await _send_with_key(principal, topic, record, record.idempotency_key, waits)
+    else:
+        sent = await principal.producer.send(
+            topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            buffered_max=None if waits else int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
+        )
     # A request that has ended does not retrieve it.
     sent.add_done_callback(lambda future: future.cancelled() or future.exception())
     return sent
+
+
+async def _send_with_key(
+    principal: Principal, topic: str, record: OutgoingRecord, key: bytes, waits: bool
+) -> Sent:
+    if record.timestamp_ms is not None:
+        raise Problem(
+            422, "a record with an idempotency key has the time at which it is written as timestamp"
+        )
+    await principal.dedup.check(topic)
+    view = await principal.cluster.topic(topic)
+    target = TopicPartition(topic, partition_of(record, len(view.partitions)))
+    if target.partition >= len(view.partitions):
+        # It may have been added since.
+        principal.cluster.invalidate_topic(topic)
+        await principal.cluster.leader(target)
+    headers = [*record.headers, (IDEMPOTENCY_KEY_HEADER, key)]
+    return await principal.keyed_producer.send(
+        target,
+        Record(0, time.time_ns() // 1_000_000, record.key, record.value, headers),
+        buffered_max=None if waits else int(KEYED_BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
+    )
 
 
 async def publish_one(principal: Principal, view: TopicView, record: OutgoingRecord) -> Published:
@@ -142,15 +175,38 @@ async def publish_all(
 ) -> list[PublishOutcome]:
     """Write records; the outcome of each."""
     sent: list[Sent | Problem] = []
-    for record in records:
+    async for record in _in_turns(records):
         try:
             sent.append(await send(principal, view.name, record))
+        except Problem as problem:
+            sent.append(problem)
         except ClientError as error:
             sent.append(problem_of(error))
     waiting = [each for each in sent if isinstance(each, asyncio.Future)]
     if waiting:
         await asyncio.wait(waiting, timeout=OUTCOME_S)
-    return [outcome_of(view, each) for each in sent]
+    return [outcome_of(view, each) async for each in _in_turns(sent)]
+
+
+async def _converted(given: Sequence[GivenRecord], trace: str | None) -> list[OutgoingRecord]:
+    """The records of a request, between which other requests have their turns."""
+    found: list[OutgoingRecord] = []
+    done = 0
+    for each in given:
+        found.append(to_record(each, trace))
+        done += 1 + each.headers_bytes // HEADERS_BYTES
+        if done >= TURN:
+            done = 0
+            await asyncio.sleep(0)
+    return found
+
+
+async def _in_turns(items: Iterable[T]) -> AsyncGenerator[T]:
+    """The items, between which other requests have their turns."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % TURN == 0:
+            await asyncio.sleep(0)
 
 
 def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
@@ -198,7 +254,7 @@ class Upload:
         try:
             if line is None:
                 raise Problem(413, f"the line is longer than {LINE_BYTES_MAX} bytes")
-            record = to_record(decode(line, PublishRecord), self.trace)
+            record = to_record(decode(line, GivenRecord), self.trace)
             return await send(self.principal, self.view.name, record, waits=True)
         except Problem as problem:
             return problem

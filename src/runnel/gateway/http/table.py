@@ -41,11 +41,17 @@ PUBLISH = Operation(
         "The body is an object (one record) or an array (several). Lines of NDJSON are written as they "
         "arrive, in any number: the response is a summary, or with `Accept: application/x-ndjson` a line for "
         "each record. CloudEvents are accepted in binary, structured and batch mode. The header "
-        "`traceparent` becomes a header of the records. `Idempotency-Key` is answered with 400: "
-        "deduplication by key is not supported yet."
+        "`traceparent` becomes a header of the records. In topics with `dedup.window.ms`, a record with an "
+        "idempotency key is stored once, however often it is sent: the key is in the header "
+        "`Idempotency-Key` for one record, or in `idempotencyKey` of each of several. If the outcome is "
+        "unknown (504), send the record again with the same key."
     ),
     role=Role.INGRESS,
     query=PublishQuery,
+    headers={
+        "Idempotency-Key": "The idempotency key of one record, with or without quotes. Refused with 400 if "
+        "the topic has no `dedup.window.ms`, with 422 if the key is that of another record."
+    },
     body={
         JSON: PublishRecord | list[PublishRecord],
         NDJSON: PublishRecord,
