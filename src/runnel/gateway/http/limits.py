@@ -48,7 +48,7 @@ BULK_ERRORS_MAX = 100
 """Failed lines that the summary of an upload lists; all are counted."""
 
 RECORD_HEADERS_MAX = 1_000
-"""Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
+"""Headers of one record: each is encoded and decoded separately, here and in every consumer."""
 
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """Responses that their clients have not read yet: a whole one is handed to its connection at once. Above, the

@@ -49,7 +49,7 @@ PUBLISH = Operation(
     role=Role.INGRESS,
     query=PublishQuery,
     headers={
-        "Idempotency-Key": "The idempotency key of one record, with or without quotes. Refused with 400 if "
+        "Idempotency-Key": "The idempotency key of one record, with or without quotes. Rejected with 400 if "
         "the topic has no `dedup.window.ms`, with 422 if the key is that of another record."
     },
     body={

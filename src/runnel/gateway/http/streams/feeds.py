@@ -218,7 +218,7 @@ class Feed:
             partition_max_bytes=READER_PARTITION_BYTES,
             # It ends: a stream that resumes reports what was deleted, and reads what was not.
             out_of_range=None,
-            # Offsets of a topic that was created again may well be in range.
+            # Offsets of a topic that was recreated may well be in range.
             topic_ids={self.key.topic: self.key.shown.topic_id},
         )
         try:

@@ -121,7 +121,7 @@ async def _catch_up(
         if fetched is None:
             cursor = found.cursor()
         if not await _is_same_topic(found):
-            # It was created again, which ends the feed soon, or a broker lags behind.
+            # It was recreated, which ends the feed soon, or a broker lags behind.
             await asyncio.sleep(OTHER_TOPIC_S)
             continue
         if found.gaps:
