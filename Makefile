@@ -1,5 +1,5 @@
-# Every verb does its own set-up: on a fresh machine with Python 3.11+ and make, `make demo` is enough.
-# `make help` is this file's table of contents: the text after ## beside each verb.
+# Every target does its own set-up: on a fresh machine with Python 3.11+ and make, `make demo` is enough.
+# `make help` lists the targets with the text after ##.
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -23,12 +23,12 @@ help: ## show this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## build .venv with pinned versions (every other verb does this first)
+setup: $(STAMP) ## build .venv with pinned versions (every other target does this first)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Runnel needs Python 3.11 or newer, and none was found. Install one, or set its path: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
-		echo "$(PYTHON) could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv; elsewhere: install the package that holds Python's venv and ensurepip modules." >&2; rm -rf .venv; exit 1; }
+		echo "$(PYTHON) could not create a virtual environment. On Debian or Ubuntu: apt install python3-venv; elsewhere: install the package that contains Python's venv and ensurepip modules." >&2; rm -rf .venv; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling setuptools wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,spark]'
 	@$(BIN)/python -m compileall -q src
@@ -49,7 +49,7 @@ test: $(STAMP) ## all checks, then all tests (WORKERS=4)
 compiled: $(STAMP)
 	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true  # what fails here fails again in the tests
 
-long: $(STAMP) ## tests that take a minute each: Spark clusters, Spark's own Kafka connector, Java programs under kills
+long: $(STAMP) ## tests that take a minute each: Spark clusters, Spark's own Kafka connector, Java programs that are killed
 	$(BIN)/pytest -m long $(ARGS)
 
 java: $(STAMP) ## tests with programs of Apache Kafka: its tools, its Java clients, its brokers and controllers as peers
@@ -62,11 +62,11 @@ check: $(STAMP) ## style, types, import contracts and tidiness, without running 
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/tidy.py
 
-format: $(STAMP) ## apply the fixes of ruff
+format: $(STAMP) ## apply ruff's automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(STAMP) ## simulated crashes, power cuts and full disks, each reproduced by its seed, then mutants (SEEDS=500)
+sim: $(STAMP) ## simulated crashes, power cuts and full disks, each reproducible by its seed, then mutants (SEEDS=500)
 	$(BIN)/python -m runnel.sim --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m runnel.sim --mutants
 
@@ -82,13 +82,13 @@ conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, fr
 mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members join, leave and are killed (SECONDS_LONG=120)
 	$(BIN)/python -m tools.mixed --seconds $(SECONDS_LONG) $(ARGS)
 
-crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, transactions, Spark, a cluster (ROUNDS=200 KILLS=100 ONLY=cluster|operations|quiet|rotation, SECURED=1: cluster over mTLS, beside Apache Kafka: mixed|migration; QUICK=1: a tenth)
+crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, transactions, Spark, a cluster (ROUNDS=200 KILLS=100 ONLY=kill|powercut|full|chain|spark|cluster|operations|quiet|rotation, with Apache Kafka: mixed|migration; SECURED=1: the cluster over mTLS; QUICK=1: a tenth)
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(SECURED),--secured) $(ARGS)
 
-fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; SECURED=1: through TLS and SASL; COST=1: the pauses of the largest requests, 20 minutes, writes docs/COSTS.md)
+fuzz: $(STAMP) ## mutated frames against a running broker, with its memory monitored (FRAMES=1000000; SECURED=1: through TLS and SASL; COST=1: the pauses of the largest requests, 20 minutes, writes docs/COSTS.md)
 	$(BIN)/python -m tools.fuzz $(if $(COST),--cost $(if $(QUICK),--quick),--frames $(FRAMES) $(if $(SECURED),--secured all)) $(ARGS)
 
-fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)
+fresh: $(STAMP) ## check that a clean clone works: empty home and caches, make demo and make test (ARGS=--without-java)
 	$(BIN)/python -m tools.fresh $(ARGS)
 
 clean: ## remove .venv, caches and build products; data folders are kept

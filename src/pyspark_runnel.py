@@ -1,4 +1,4 @@
-"""How Spark finds the format "runnel" by itself: it looks into modules of this name's form."""
+"""Makes Spark discover the format "runnel": it imports modules whose names begin with `pyspark_`."""
 
 from runnel.pipelines.data_source import RunnelDataSource as DefaultSource
 

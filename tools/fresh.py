@@ -1,8 +1,8 @@
-"""`make fresh`: does a clean clone work? Clones the current commit, with an empty home and empty caches.
+"""`make fresh`: checks that a clean clone of the current commit works, with an empty home and empty caches.
 
 python -m tools.fresh                        make demo, then make test
 python -m tools.fresh --without java mvn     the same on a PATH without these programs
-python -m tools.fresh "bench QUICK=1"        other verbs
+python -m tools.fresh "bench QUICK=1"        other targets
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent
-VERBS = ["demo", "test"]
+TARGETS = ["demo", "test"]
 JAVA_PROGRAMS = ["java", "javac", "jshell", "mvn"]
 TAIL_LINES = 15
 INHERITED = ("VIRTUAL_ENV", "JAVA_HOME", "PYTHONPATH", "GOPATH", "GOCACHE", "GOMODCACHE", "MAKEFLAGS")
@@ -27,7 +27,7 @@ INHERITED = ("VIRTUAL_ENV", "JAVA_HOME", "PYTHONPATH", "GOPATH", "GOCACHE", "GOM
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fresh")
-    parser.add_argument("verbs", nargs="*", default=VERBS, help="verbs of make, with their settings")
+    parser.add_argument("targets", nargs="*", default=TARGETS, help="make targets, with their variables")
     parser.add_argument("--without", nargs="*", default=[], help="programs to hide from the PATH")
     parser.add_argument("--without-java", action="store_true", help=f"hide {', '.join(JAVA_PROGRAMS)}")
     options = parser.parse_args()
@@ -38,7 +38,7 @@ def main() -> int:
         clone = folder / "clone"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
         environment = clean_environment(folder, hidden)
-        return 0 if all(run(verb, clone, environment) for verb in options.verbs) else 1
+        return 0 if all(run(target, clone, environment) for target in options.targets) else 1
 
 
 def clean_environment(folder: Path, hidden: Collection[str]) -> dict[str, str]:
@@ -65,12 +65,12 @@ def visible_programs(folder: Path, hidden: Collection[str]) -> Path:
     return folder
 
 
-def run(verb: str, clone: Path, environment: dict[str, str]) -> bool:
-    """One verb of make in the clone; prints the end of its output."""
-    print(f"== make {verb}", flush=True)
+def run(target: str, clone: Path, environment: dict[str, str]) -> bool:
+    """One make target in the clone; prints the end of its output."""
+    print(f"== make {target}", flush=True)
     began = time.monotonic()
     done = subprocess.run(
-        ["make", *shlex.split(verb)],
+        ["make", *shlex.split(target)],
         cwd=clone,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ def run(verb: str, clone: Path, environment: dict[str, str]) -> bool:
         check=False,
     )
     print("\n".join(done.stdout.splitlines()[-TAIL_LINES:]))
-    print(f"== make {verb}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+    print(f"== make {target}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
     return done.returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Write message declarations from Kafka's protocol facts, as a start for a file that people then curate.
+"""Write message declarations from Kafka's protocol facts, as a start for a file that is then edited by hand.
 
     python tools/import_schema.py FACTS.json Fetch             print the declarations of an API
     python tools/import_schema.py FACTS.json OffsetCommitKey   or of a message that is not part of an API
@@ -29,7 +29,7 @@ def snake(name: str) -> str:
 
 @dataclass
 class Declarations:
-    """The classes of one file, structs before those who use them."""
+    """The classes of one file, structs before those that use them."""
 
     classes: dict[str, list[str]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -215,7 +215,7 @@ def declare(facts: dict[str, Any], names: list[str]) -> str:
 
 
 def main() -> None:
-    """Print the declarations that were asked for, or write all that are missing."""
+    """Print the requested declarations, or write all that are missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -128,7 +128,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A cluster that is gone at the end, whatever happens."""
+    """A cluster that is removed at the end, whatever happens."""
     cluster = Cluster(folder)
     try:
         cluster.start(workers)

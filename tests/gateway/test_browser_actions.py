@@ -170,6 +170,6 @@ def redrive(person: Person) -> None:
     person.open("dead-letters/orders.dead-letters")
     page = person.page
     page.locator("#content").get_by_text("not JSON").first.wait_for()
-    back = page.get_by_role("button", name="Send letters back to orders")
+    back = page.get_by_role("button", name="Redrive letters to orders")
     if back.count():
-        person.dialog("Send letters back to orders", "Send back", {}, "orders", of="#content")
+        person.dialog("Redrive letters to orders", "Redrive", {}, "orders", of="#content")

@@ -173,8 +173,8 @@ def test_dead_letters_are_sent_back_once(own: Broker, hand: Visitor) -> None:
         assert reason in page and "6" in page
         path = f"/console/dead-letters/{letters}/redrive"
         assert "6 letters" in hand.content(f"{path}?kind=not+JSON%3A+column+%23&source=tea").text
-        assert done(hand.post(path, kind=reason, source="tea")) == f"sent 6 letters of {letters} back to tea"
-        assert done(hand.post(path, kind=reason, source="tea")) == f"sent 0 letters of {letters} back to tea"
+        assert done(hand.post(path, kind=reason, source="tea")) == f"redriven: 6 letters of {letters} to tea"
+        assert done(hand.post(path, kind=reason, source="tea")) == f"redriven: 0 letters of {letters} to tea"
         back = client.read("tea", committed_only=True)
         assert [message.value for message in back] == [b"{%d" % number for number in range(6)]
         assert {message.partition for message in back} == {1}

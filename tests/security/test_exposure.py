@@ -138,7 +138,7 @@ def test_acls_of_all_users_are_reported_for_authenticated_clients():
     many = [acl("User:*", "*", operation=each) for each in range(Operation.READ, Operation.DESCRIBE)]
     (finding,) = findings(facts(SAFE, acls=many))
     assert finding.consequence == (
-        "Every client may READ every topic; WRITE every topic; CREATE every topic; 2 more."
+        "Every client can READ every topic; WRITE every topic; CREATE every topic; 2 more."
     )
 
 

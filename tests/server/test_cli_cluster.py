@@ -51,7 +51,7 @@ def test_a_balanced_cluster_needs_no_moves(run, name):
     run.ok("topic", "create", name, "--partitions", "4")
     assert run.ok("cluster", "rebalance", "--yes").out == ""
     error = run.fails("cluster", "drain", "9", "--yes").err
-    assert "node 9 is no broker of this cluster (those are 1)" in error
+    assert "node 9 is not a broker of this cluster (brokers: 1)" in error
 
 
 def test_a_replication_factor_needs_brokers(run, name):

@@ -121,7 +121,7 @@ def test_a_node_is_drained_removed_and_returns(run, three, name):
     three.nodes[2].stop()
     run.ok("cluster", "drain", "3", "--unregister", "--yes")
     assert [broker["id"] for broker in status(run)["brokers"]] == [1, 2]
-    assert "node 3 is no broker of this cluster (those are 1, 2)" in run.fails("cluster", "drain", "3").err
+    assert "node 3 is not a broker of this cluster (brokers: 1, 2)" in run.fails("cluster", "drain", "3").err
     # With its directory, or an empty one, it may register again.
     three.nodes[2].start()
     run.ok("cluster", "rebalance", "--yes")
@@ -192,14 +192,14 @@ def test_voters_are_added_and_removed(tmp_path: Path, capfd, monkeypatch) -> Non
     try:
         endpoint = ["--endpoint", other.settings["listeners"]]
         missing = run.fails("cluster", "add-voter", "2", *endpoint).err
-        assert "node 2 is no observer of the quorum (those are none): start it first" in missing
+        assert "node 2 is not among the observers of the quorum (none): start it first" in missing
         other.start()
         until(lambda: [each["id"] for each in status(run)["quorum"]["observers"]] == [2])
         run.ok("cluster", "add-voter", "2", *endpoint)
         assert [each["id"] for each in status(run)["quorum"]["voters"]] == [1, 2]
         assert "node 2 is already a voter" in run.fails("cluster", "add-voter", "2", *endpoint).err
         assert (
-            "node 7 is no voter of the quorum (those are 1, 2)"
+            "node 7 is not among the voters of the quorum (1, 2)"
             in run.fails("cluster", "remove-voter", "7", "--yes").err
         )
         run.ok("cluster", "remove-voter", "2", "--yes")

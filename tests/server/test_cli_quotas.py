@@ -47,7 +47,7 @@ def test_quotas_of_addresses(run):
         (["quota", "set", "--user", "u"], "nothing to set"),
         (["quota", "set", "--user", "u", "--producer-byte-rate", "fast"], "is not a rate"),
         (["quota", "set", "--user", "u", "--user-default", "--request-percentage", "1"], "exclude"),
-        (["quota", "set", "--ip", "10.0.0.1", "--user", "u", "--request-percentage", "1"], "alone"),
+        (["quota", "set", "--ip", "10.0.0.1", "--user", "u", "--request-percentage", "1"], "combined"),
         (["tenant", "create", "team a", "--principal", "User:u"], "is not made of"),
         (["tenant", "create", "a", "--principal", "User:u", "--prefix", ""], "is not made of"),
         (["tenant", "create", "a"], "Missing option"),

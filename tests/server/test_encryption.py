@@ -217,7 +217,7 @@ def test_a_key_that_is_removed_too_early_is_kept_in_use(
     with Running(encrypted) as client:
         client.send("orders", SECRET)
         key_file(tmp_path, KEYS[1])
-        wait_for(lambda: "the former ones are used" in caplog.text)
+        wait_for(lambda: "the previous ones stay in use" in caplog.text)
         client.send("orders", SECRET)
         assert values(client) == [SECRET, SECRET]
         key_file(tmp_path, KEYS[0])

@@ -13,7 +13,7 @@ from tools.bench.measures import Bench, Numbers
 from tools.kafka.commands import tool
 
 TAKES = 3
-"""The consumer reads everything within a second: the median of so many runs."""
+"""The consumer reads everything within a second: the median of this many runs."""
 
 
 def java(bench: Bench) -> Numbers:

@@ -90,7 +90,7 @@ class Controller:
 
 
 def new_cluster(partitions: int, brokers: int, replicas: int, topic_size: int) -> Controller:
-    """A controller with so many partitions, spread over all brokers."""
+    """A controller with this many partitions, spread over all brokers."""
     controller = Controller()
     controller.replay([FeatureLevelRecord(name, level) for name, level in FIRST_LEVELS.items()])
     controller.replay([_registration(broker) for broker in range(1, brokers + 1)])

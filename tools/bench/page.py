@@ -10,14 +10,14 @@ from tools.kafka.commands import VERSION
 
 HEAD = """# Benchmarks
 
-Runnel and Apache Kafka {version} on one machine, alternating in one run of {rounds} rounds: medians, and
-their ratio. Written by `make bench` from [bench/latest.json](bench/latest.json), which holds every single
-measurement.
+Runnel and Apache Kafka {version} on one machine, measured alternately in one run of {rounds} rounds: medians,
+and their ratio Runnel / Kafka. The goal is the ratio that Runnel aims for, the floor the one that it must not
+miss. Written by `make bench` from [bench/latest.json](bench/latest.json), which contains every measurement.
 {length}
 Both brokers stay up for the whole run. Before anything is measured, each workload is repeated on each broker
-until three windows of {window:g} s in a row agree within 5 %, at most {limit:g} s: a JVM compiles for most
-of a minute, and a comparison before that flatters the other side. How long that took is in the last section.
-Times and rates on a shared machine vary: the ratios and the CPU figures are the most reliable.
+until three windows of {window:g} s in a row agree within 5 %, for at most {limit:g} s: a JVM compiles for
+most of a minute, and an earlier comparison would favour Runnel. The last section lists these times.
+Times and rates vary on a shared machine: the ratios and the CPU figures are the most reliable.
 
 Both keep their defaults: records are acknowledged from the page cache, neither calls fsync. The rows
 "acknowledged from the disk" are the exception: Runnel with `flush.policy=commit` (one fdatasync for all
@@ -26,17 +26,17 @@ waiting requests), Kafka with `flush.messages=1`.
 TLS is version 1.3 with AES-128-GCM and an ECDSA key (P-256), without resumption, for both. A "SASL_SSL
 connection" is opened, authenticated with SCRAM-SHA-512 (4,096 iterations, which the client computes once)
 and closed. "As a user" is a connection in clear text that is authenticated by SASL PLAIN, with one ACL that
-permits to write; all other ACLs are about other users and topics. Brokers with few and with many ACLs are
-measured alternately; then an ACL of another user is created and deleted over and over.
+permits WRITE; all other ACLs apply to other users and topics. Brokers with few and with many ACLs are
+measured alternately; then an ACL of another user is created and deleted repeatedly.
 """
 SHORT_RUN = """
 **This is a short run (`QUICK=1`): one round of short loads with a short warm-up. Its ratios are rough.**
 """
 
 LATENCY = """Records of 100 bytes to 4 partitions, acks=all, sent on a fixed schedule that does not wait for
-the broker (an open loop): record i is due at i / rate, and its latency counts from that moment, also if a
-stall delays the sending. Records that are due go out in one batch per partition, at most 5 batches in flight,
-as with `linger.ms=0`. End to end is until a consumer has the record. Microseconds."""
+the broker (an open loop): record i is due at i / rate, and its latency counts from that moment, even if a
+stall delays the sending. Records that are due are sent in one batch per partition, with at most 5 batches in
+flight, as with `linger.ms=0`. End-to-end latency ends when a consumer has the record. All in microseconds."""
 
 SCALING = [
     ("create_s", "create them", "s"),
@@ -175,7 +175,7 @@ def write(results: dict[str, Any], docs: Path, reasons_path: Path) -> list[Compa
 
 
 def warm_up_table(warm_ups: dict[str, dict[str, str]]) -> str:
-    """How each workload of each broker was warmed, and whether it became steady."""
+    """How long each workload of each broker was warmed up, and whether it became steady."""
     systems = list(warm_ups)
     workloads = list(dict.fromkeys(name for system in systems for name in warm_ups[system]))
     lines = ["| workload | " + " | ".join(systems) + " |", "|---" * (len(systems) + 1) + "|"]

@@ -21,7 +21,7 @@ CLUSTER_PARTITIONS = (10, 1000)
 
 
 def cluster_rows(partitions: int) -> list[Row]:
-    """The lines of three nodes with so many partitions."""
+    """The lines of three nodes with this many partitions."""
     key, label = f"{partitions}", f"three nodes, {partitions:,} partitions, acks=all"
     load = "12 connections x 8 in flight of 10 x 100 B"
     return [

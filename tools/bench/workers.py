@@ -38,7 +38,7 @@ class HostOfWorkers(BrokerProcess):
 
 @contextmanager
 def host_of(folder: Path, workers: int) -> Iterator[HostOfWorkers]:
-    """A host with so many workers and a topic that all of them lead partitions of."""
+    """A host with this many workers and a topic that all of them lead partitions of."""
     host = HostOfWorkers(folder / "data", log_path=folder / "host.log")
     host.workers = workers
     folder.mkdir(parents=True)

@@ -116,7 +116,7 @@ def _security(target: Target) -> dict[str, str]:
 
 
 def _mechanisms(security: Security, folder: Path, only: str, result: SuiteResult) -> None:
-    """A program of ours with franz-go: every mechanism is accepted, and refused with another secret."""
+    """Our program with franz-go: every mechanism is accepted, and refused with another secret."""
     program: Path | None = None
     own, other = security.client, security.stranger
     secrets_of = {name: (ADMIN, password(ADMIN), "wrong") for name in ("PLAIN", *SCRAM)}
@@ -156,7 +156,7 @@ def last_actions(lines: Iterable[str]) -> dict[str, str]:
 
 
 def broker_tests() -> list[str]:
-    """The tests that connect to the broker they are given, or are skipped for want of another one.
+    """The tests that connect to the broker they are given, or are skipped if they need another one.
 
     The suite does not mark them. So each test is started once with the address of a socket that only listens:
     what neither connects to it nor is skipped is a unit test.

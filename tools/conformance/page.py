@@ -17,23 +17,24 @@ UNEXPLAINED = "**not explained yet**"
 
 HEAD = """# Conformance
 
-Results of third-party test suites. Written by `make conformance`, for a cluster by `make conformance
-NODES=3`, and for a broker with TLS, SASL and ACLs by `make conformance SECURED=1`, which fetch the suites
-themselves: Apache Kafka with Maven, franz-go with Go. The reasons come from `tools/conformance/reasons.toml`.
+Results of third-party test suites. This page is written by `make conformance`; the sections for a cluster by
+`make conformance NODES=3`, those for a broker with TLS, SASL and ACLs by `make conformance SECURED=1`. These
+targets fetch the suites: Apache Kafka with Maven, franz-go with Go. The reasons of failures come from
+`tools/conformance/reasons.toml`.
 
-Besides, `make test` runs our own suite (`tests/compat`) with the real confluent-kafka, kafka-python,
-aiokafka, kcat and some of Apache Kafka's Java tools against a broker process, and `make java` with more of
-them. The same suite passes against Apache Kafka 4.3:
+In addition, `make test` runs our own suite (`tests/compat`) with confluent-kafka, kafka-python, aiokafka,
+kcat and some of Apache Kafka's Java tools against a broker process, and `make java` with more of these tools.
+The same suite passes against Apache Kafka 4.3:
 `RUNNEL_COMPAT_BOOTSTRAP=host:port .venv/bin/pytest tests/compat` tests any broker.
 
 `make mixed` runs librdkafka, Java and franz-go members in one consumer group of the newer protocol (KIP-848),
-which join, leave and are killed for two minutes. It fails if a partition ever has two owners, stays without
-an owner, is read out of order, or if a committed offset goes backwards.
+which join, leave and are killed for two minutes. It fails if a partition ever has two owners or stays without
+an owner, if it is read out of order, or if a committed offset decreases.
 
 Tested manually: kafka-go's own tests (all that do not need SASL, ACLs or transactions pass, except those that
-fail with Kafka 4.3 too and two that expect a deleted topic not to be recreated by a metadata request), sarama
-with the protocol versions of Kafka 0.11 to 4.3, KafkaJS and @platformatic/kafka (produce, groups, admin), and
-the tools of Kafka 3.9.
+also fail with Kafka 4.3, and two that expect that a metadata request does not recreate a deleted topic),
+sarama with the protocol versions of Kafka 0.11 to 4.3, KafkaJS and @platformatic/kafka (produce, groups,
+admin), and the tools of Kafka 3.9.
 """
 
 

@@ -76,9 +76,9 @@ def _create(pair: BrokerPair, version: int) -> None:
         ),
         ("an unknown setting", new_topic("bad", nonsense="1")),
         ("a bad setting", new_topic("bad", retention_ms="soon")),
-        ("a setting of nothing", new_topic("bad", retention_ms=None)),
+        ("a setting without a value", new_topic("bad", retention_ms=None)),
         ("given replicas", assigned([1], [1])),
-        ("replicas on a broker that is not there", assigned([7])),
+        ("replicas on a broker that does not exist", assigned([7])),
         ("replicas with a gap", assigned([1], gap=1)),
         ("replicas that repeat", assigned([1, 1])),
     ):
@@ -107,8 +107,8 @@ def _grow(pair: BrokerPair, topic: str) -> None:
             ("fewer", grown(1)),
             ("a negative number", grown(-3)),
             ("too many places", grown(count + 1, [1], [1])),
-            ("a broker that is not there", grown(count + 1, [7])),
-            ("a topic that is not there", grown(5, name="nowhere")),
+            ("a broker that does not exist", grown(count + 1, [7])),
+            ("a topic that does not exist", grown(5, name="nowhere")),
         ):
             pair.check(f"create partitions: {case}", request, version)
     for election in (0, 1):
@@ -131,18 +131,18 @@ def _look(pair: BrokerPair, topic: str) -> None:
 
     versions = range(14)
     pair.check("metadata: a topic, named twice", named(topic, topic), versions)
-    pair.check("metadata: names that cannot be", named("a/b", ""), versions)
+    pair.check("metadata: invalid names", named("a/b", ""), versions)
     pair.check("metadata: none", metadata.MetadataRequest([]), range(1, 14))
     forbidden = named("nowhere", allow_auto_topic_creation=False)
-    pair.check("metadata: a topic that is not there", forbidden, range(4, 14))
+    pair.check("metadata: a topic that does not exist", forbidden, range(4, 14))
     allowed = named(topic, include_topic_authorized_operations=True)
     pair.check("metadata: what is allowed", allowed, range(8, 14))
     unknown = metadata.MetadataRequest([metadata.MetadataRequestTopic(b"\x07" * 16, topic)])
-    pair.check("metadata: an id that is not there", unknown, (12, 13))
+    pair.check("metadata: an id that does not exist", unknown, (12, 13))
     for version in (0, 4, 13):
         pair.check("metadata: a topic that is created", named(f"auto-{version}"), version)
         pair.settle()
-        pair.check("metadata: a topic that came into being", named(f"auto-{version}"), version)
+        pair.check("metadata: an auto-created topic", named(f"auto-{version}"), version)
 
     def page(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> None:
         request = describe_topic_partitions.DescribeTopicPartitionsRequest(
@@ -173,7 +173,7 @@ def _delete(pair: BrokerPair) -> None:
         pair.check("delete topic", deletion(topic), version)
         pair.settle()
         pair.check("delete topic: again", deletion(topic), version)
-        pair.check("delete topic: names that cannot be", deletion("a/b", ""), version)
+        pair.check("delete topic: invalid names", deletion("a/b", ""), version)
         pair.check("delete topic: none", deletion(), version)
     unknown = [delete_topics.DeleteTopicState(None, b"\x07" * 16), delete_topics.DeleteTopicState(None)]
     deletion_by_id = delete_topics.DeleteTopicsRequest(unknown, timeout_ms=5_000)
@@ -273,7 +273,7 @@ def check_cluster(pair: BrokerPair) -> None:
         pair.check(f"features: {feature} {level}", request, range(3), ignore="error_message")
     asked = [describe_log_dirs.DescribableLogDirTopic("nowhere", [0])]
     pair.check(
-        "log dirs: a topic that is not there", describe_log_dirs.DescribeLogDirsRequest(asked), range(1, 6)
+        "log dirs: a topic that does not exist", describe_log_dirs.DescribeLogDirsRequest(asked), range(1, 6)
     )
     for version in range(2):
         pair.check("sasl: handshake", SaslHandshakeRequest("PLAIN"), version, client=f"handshake {version}")

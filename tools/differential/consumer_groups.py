@@ -192,30 +192,30 @@ def _be_refused(scenario: Scenario) -> None:
         "join without a group": scenario.join(one, group_id=""),
         "join without a subscription": scenario.join(one, subscribed_topic_names=None),
         "join without a time limit": scenario.join(one, rebalance_timeout_ms=-1),
-        "join with a time limit of nothing": scenario.join(one, rebalance_timeout_ms=0),
+        "join with a rebalance timeout of 0": scenario.join(one, rebalance_timeout_ms=0),
         "join and own something": scenario.join(one, topic_partitions=[0]),
         "join without a word on what it owns": scenario.join(one, topic_partitions=None),
         "join with an empty rack": scenario.join(one, rack_id=""),
         "join with an empty instance": scenario.join(one, instance_id=""),
         "join with an unknown assignor": scenario.join(one, server_assignor="nonsense"),
         "join with an empty assignor": scenario.join(one, server_assignor=""),
-        "an epoch that cannot be": scenario.beat(one, -3),
+        "an invalid epoch": scenario.beat(one, -3),
         "leave for a while without an instance": scenario.beat(one, -2),
-        "leave a group that is not there": scenario.beat(UNKNOWN_MEMBER, -1, member_id=UNKNOWN_MEMBER),
-        "a heartbeat to a group that is not there": scenario.beat(
+        "leave a group that does not exist": scenario.beat(UNKNOWN_MEMBER, -1, member_id=UNKNOWN_MEMBER),
+        "a heartbeat to a group that does not exist": scenario.beat(
             UNKNOWN_MEMBER, 5, member_id=UNKNOWN_MEMBER
         ),
     }
     if scenario.version:
         cases |= {
             "join without a name": scenario.join(NO_MEMBER),
-            "join with a pattern that is none": scenario.join(
+            "join with an invalid pattern": scenario.join(
                 one, subscribed_topic_names=None, subscribed_topic_regex="(", group_id="refused"
             ),
         }
     for case, making in cases.items():
         scenario.check(case, making, scenario.version)
-    scenario.describe("a group that is not there")
+    scenario.describe("a group that does not exist")
 
 
 def _live(scenario: Scenario) -> None:
@@ -236,7 +236,7 @@ def _live(scenario: Scenario) -> None:
     ):
         scenario.check(case, making, version)
     scenario.lives("another subscription", "one", scenario.beat("one", subscribed_topic_names=["nowhere"]))
-    scenario.describe("a subscription to what is not there")
+    scenario.describe("a subscription to a missing topic")
     scenario.lives("giving all up", "one", scenario.beat("one", topic_partitions=[]))
     scenario.settle("one")
     scenario.lives(
@@ -338,7 +338,7 @@ def _be_static(scenario: Scenario) -> None:
     version = scenario.version
     scenario.lives("join with an instance", "one", scenario.join("one", instance_id="i"))
     scenario.settle("one")
-    scenario.check("join with an instance that is there", scenario.join("two", instance_id="i"), version)
+    scenario.check("join with an instance that exists", scenario.join("two", instance_id="i"), version)
     scenario.check(
         "a heartbeat with another's name", scenario.beat("two", 1, instance_id="i", member_id="x"), version
     )
@@ -383,7 +383,7 @@ def _check_patterns(scenario: Scenario) -> None:
     scenario.lives("join with a pattern", "one", scenario.join("one", **fields_set))
     scenario.assigned("one")
     scenario.describe_shape("by pattern")
-    scenario.check("a pattern that is none", scenario.beat("one", subscribed_topic_regex="["), 1)
+    scenario.check("an invalid pattern", scenario.beat("one", subscribed_topic_regex="["), 1)
     scenario.check("leave with a pattern", scenario.beat("one", -1), 1)
 
 

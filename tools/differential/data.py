@@ -95,7 +95,7 @@ def check_produce(pair: BrokerPair) -> None:
         ("acks all", plain, -1, [(0, batch(3))]),
         ("acks 1, two partitions", plain, 1, [(0, batch(3)), (1, batch(2))]),
         ("acks 2", plain, 2, [(0, batch())]),
-        ("a partition that is not there, and one that is", plain, -1, [(9, batch()), (0, batch())]),
+        ("a partition that does not exist, and one that does", plain, -1, [(9, batch()), (0, batch())]),
         ("a negative partition", plain, -1, [(-1, batch())]),
         ("no records", plain, -1, [(0, b"")]),
         ("a damaged batch", plain, -1, [(0, damaged)]),
@@ -120,9 +120,9 @@ def check_produce(pair: BrokerPair) -> None:
             making = produce(topic, version, *parts, acks=acks)
             pair.check(f"produce: {name}", making, version, ignore=REFUSED)
         making = produce("produce-nowhere", version, (0, batch()), has_id=False)
-        pair.check("produce: a topic that is not there", making, version)
+        pair.check("produce: a topic that does not exist", making, version)
         if version < 13:
-            pair.check("produce: a name that cannot be", produce("a/b", version, (0, batch())), version)
+            pair.check("produce: an invalid name", produce("a/b", version, (0, batch())), version)
     trailing = produce(plain, 9, (0, batch(3) + b"more"))
     pair.check("produce: bytes after the batch", trailing, 9, ignore=REFUSED)
 
@@ -140,8 +140,8 @@ def check_fetch(pair: BrokerPair) -> None:
             ("at the end", fetch(topic, version, (0, 13), max_wait_ms=50)),
             ("beyond the end", fetch(topic, version, (0, 14))),
             ("before the beginning", fetch(topic, version, (0, -1))),
-            ("a partition that is not there", fetch(topic, version, (9, 0))),
-            ("a topic that is not there", fetch("nowhere", version, (0, 0))),
+            ("a partition that does not exist", fetch(topic, version, (9, 0))),
+            ("a topic that does not exist", fetch("nowhere", version, (0, 0))),
             ("one byte per partition", fetch(topic, version, (0, 0), (1, 0), part_max_bytes=1)),
             ("one byte in total", fetch(topic, version, (0, 0), (1, 0), max_bytes=1)),
             ("200 bytes in total", fetch(topic, version, (0, 0), (1, 0), max_bytes=200)),
@@ -171,7 +171,7 @@ def _check_in_session(pair: BrokerPair, topic: str, version: int) -> None:
     check("caught up", 2, (0, 13))
     check("forget a partition", 3, forget=[1])
     check("wrong epoch", 9)
-    check("add a partition that is not there", 4, (7, 0))
+    check("add a partition that does not exist", 4, (7, 0))
     check("an error is repeated", 5)
     check("end", -1)
     check("after the end", 6)
@@ -199,8 +199,8 @@ def check_offsets(pair: BrokerPair) -> None:
         pair.check(f"list offsets: {name} of an empty partition", moment(timestamp, index=1), versions)
     pair.check("list offsets: committed", moment(-1, isolation=1), versions)
     pair.check("list offsets: a leader epoch to come", moment(-1, epoch=5), versions)
-    pair.check("list offsets: a partition that is not there", moment(-1, index=9), versions)
-    pair.check("list offsets: a topic that is not there", moment(-1, name="nowhere"), versions)
+    pair.check("list offsets: a partition that does not exist", moment(-1, index=9), versions)
+    pair.check("list offsets: a topic that does not exist", moment(-1, name="nowhere"), versions)
     for epoch in (-1, 0, 1, 7):
         for current in (-1, 0, 5):
             asked = OffsetForLeaderPartition(0, current, epoch)
@@ -209,7 +209,7 @@ def check_offsets(pair: BrokerPair) -> None:
     for offset in (2, 1, 10**6, -5, -1):
         pair.check(f"delete records: before {offset}", _delete(topic, offset), range(3))
     pair.check("delete records: a compacted topic", _delete(compacted, 1), range(3))
-    pair.check("delete records: a topic that is not there", _delete("nowhere", 1), range(3))
+    pair.check("delete records: a topic that does not exist", _delete("nowhere", 1), range(3))
     pair.check("fetch: deleted records", fetch(topic, 12, (0, 0)), 12)
 
 

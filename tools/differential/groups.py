@@ -216,8 +216,8 @@ def _commit(scenario: Scenario) -> None:
         ("commit of another generation", scenario.commit(group, 9, (0, 5))),
         ("commit of an unknown member", scenario.commit(UNKNOWN_MEMBER, 1, (0, 5))),
         ("commit without a member while there are members", scenario.commit(NO_MEMBER, -1, (0, 5))),
-        ("commit for a partition that is not there", scenario.commit(group, 1, (0, 7), (9, 7))),
-        ("commit for a topic that is not there", scenario.commit(group, 1, (0, 7), topic="nowhere")),
+        ("commit for a partition that does not exist", scenario.commit(group, 1, (0, 7), (9, 7))),
+        ("commit for a topic that does not exist", scenario.commit(group, 1, (0, 7), topic="nowhere")),
         ("commit with a long note", scenario.commit(group, 1, (0, 7), note="x" * 5000)),
         ("commit without a note", scenario.commit(group, 1, (1, 8), note=None)),
     ):
@@ -225,7 +225,7 @@ def _commit(scenario: Scenario) -> None:
     fetch_version = scenario.join_version + 1
     scenario.check("offsets", scenario.fetched(group, [0, 1, 9]), fetch_version)
     scenario.check(
-        "offsets of a topic that is not there", scenario.fetched(group, [0], "nowhere"), fetch_version
+        "offsets of a topic that does not exist", scenario.fetched(group, [0], "nowhere"), fetch_version
     )
     scenario.check("offsets of an unknown group", scenario.fetched("unknown", [0]), fetch_version)
     if fetch_version >= 2:

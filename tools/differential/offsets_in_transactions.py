@@ -171,8 +171,8 @@ def _be_refused(scenario: Scenario) -> None:
         scenario.check("a member of an unknown group", scenario.commit((0, 1), member_id="a"), version)
     for case, making in (
         ("nothing", scenario.commit()),
-        ("a topic that is not there", scenario.commit((0, 1), topic="nowhere")),
-        ("a partition that is not there", scenario.commit((9, 1))),
+        ("a topic that does not exist", scenario.commit((0, 1), topic="nowhere")),
+        ("a partition that does not exist", scenario.commit((9, 1))),
         ("no group", scenario.commit((0, 1), group_id="")),
         ("an unknown transactional id", scenario.commit((0, 1), transactional_id="unknown")),
         ("another producer's id", scenario.commit((0, 1), id_change=1000)),

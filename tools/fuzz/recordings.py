@@ -58,7 +58,7 @@ def run(client: str, bootstrap: str) -> str:
 
 
 def some_of_each(frames: list[bytes]) -> list[bytes]:
-    """Up to so many frames of each API and version."""
+    """Up to this many frames of each API and version."""
     seen: Counter[tuple[int, ...]] = Counter()
     kept = []
     for frame in frames:

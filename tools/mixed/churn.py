@@ -44,7 +44,7 @@ class Churn:
     clients: dict[str, Command]
     scratch: Path
     members_max: dict[str, int]
-    """At most so many members of each client at once."""
+    """At most this many members of each client at once."""
     seed: int
     progress: Callable[[str], None] = print
     ledger: Ledger = field(default_factory=Ledger)

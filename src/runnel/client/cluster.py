@@ -26,7 +26,7 @@ DEFAULT_PORT = 9092
 MISSING_TOPIC_TIMEOUT_S = 1.0
 """How long an unknown topic is retried, because new topics may not have propagated to all brokers yet."""
 METADATA_MAX_AGE_S = 300.0
-"""As metadata.max.age.ms of Kafka's clients: topics are created again and get partitions elsewhere."""
+"""As metadata.max.age.ms of Kafka's clients: other clients may recreate topics and add partitions."""
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 

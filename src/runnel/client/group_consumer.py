@@ -123,7 +123,7 @@ class GroupConsumer:
         return self._take_messages(self._chunk, max_messages)
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Iterate over messages, without end."""
+        """Iterate over messages, endlessly."""
         while True:
             for message in await self.poll(3600, 1):
                 yield message

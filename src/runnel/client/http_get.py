@@ -7,7 +7,7 @@ OK = 200
 
 
 class GetFailed(Exception):
-    """The address did not answer, or not with what was asked for."""
+    """The address did not answer, or not as expected."""
 
 
 async def get(host: str, port: int, path: str, *, timeout_s: float, body_bytes_max: int) -> bytes:

@@ -69,7 +69,7 @@ class KeyedProducer:
         return waiter
 
     async def close(self) -> None:
-        """Give up what is not answered."""
+        """Give up records that are not answered."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -96,7 +96,7 @@ class KeyedProducer:
         if error is None:
             waiter.set_result(task.result())
         else:
-            # What is no error of a client is a bug; the sender must not wait forever.
+            # Anything but a client error is a bug; the sender must not wait forever.
             waiter.set_exception(error if isinstance(error, ClientError) else _unknown(repr(error)))
 
     async def _answered(self, target: TopicPartition, record: Record) -> Delivery:
@@ -143,13 +143,13 @@ class KeyedProducer:
                 raise self._given_up(failure, is_in_doubt) from failure
 
     async def _leader(self, target: TopicPartition) -> tuple[TopicView, int]:
-        """The leader; one of all that wait for it asks for the metadata."""
+        """The leader; one of all senders that wait for it requests the metadata."""
         async with self._lookups:
             view = self._views[target.topic] = await self._cluster.topic(target.topic)
             return view, await self._cluster.leader(target)
 
     def _forget(self, topic: str, view: TopicView | None) -> None:
-        """An attempt with this metadata has failed. The first that does asks for the present one."""
+        """An attempt with this metadata has failed. The first one requests the current metadata."""
         if view is None or self._views.get(topic) is view:
             self._views.pop(topic, None)
             self._cluster.invalidate_topic(topic)

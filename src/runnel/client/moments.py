@@ -1,4 +1,4 @@
-"""Moments and durations as people write them."""
+"""Moments and durations as users write them."""
 
 import re
 from datetime import datetime

@@ -412,7 +412,7 @@ class Producer:
 
 
 def _outcome(batch: PendingBatch, error: ClientError) -> ClientError:
-    """The error of a batch that is given up: if it was in doubt before, it is not known to be unwritten."""
+    """The error of a batch that is not retried: if it was in doubt before, it may have been written."""
     if not batch.is_in_doubt:
         return error
     unknown = OutcomeUnknown(str(error))

@@ -1,4 +1,4 @@
-"""Where to begin to read, as people write it: earliest, latest, an offset, -N, or a time."""
+"""Start positions as users write them: earliest, latest, an offset, -N, or a time."""
 
 import re
 import time

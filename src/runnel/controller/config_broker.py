@@ -131,7 +131,7 @@ def unknown_setting(name: str) -> str:
     """The error message for an unknown or ignored config."""
     if is_ignored(name):
         return f"{name} is a Kafka config that has no effect on this broker"
-    # Only for people who made a mistake.
+    # Imported only when a setting is misspelt.
     from difflib import get_close_matches
 
     likely = get_close_matches(name, BROKER_CONFIGS, n=1)

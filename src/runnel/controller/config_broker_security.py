@@ -38,10 +38,10 @@ SECURITY_CONFIGS = table(
          "Which requests are permitted: all, if this is empty; those that ACLs allow, if it is acl or "
          "org.apache.kafka.metadata.authorizer.StandardAuthorizer."),
     _row("super.users", STRING, "", some_principals, MEDIUM, FIXED,
-         "Principals that may do everything, separated by semicolons: User:admin;User:CN=broker1. Brokers "
-         "and controllers must be among them."),
+         "Principals that are permitted everything, separated by semicolons: User:admin;User:CN=broker1. "
+         "Brokers and controllers must be among them."),
     _row("allow.everyone.if.no.acl.found", BOOLEAN, "false", None, MEDIUM, FIXED,
-         "Whether every principal may do everything with a resource that no ACL is about."),
+         "Whether every principal is permitted everything on a resource to which no ACL applies."),
     _row("audit.log.file", STRING, "", None, MEDIUM, FIXED,
          "The file to which decisions of the authorizer are appended, as one JSON object per line."),
     _row("audit.log.topic", STRING, "", own_topic, MEDIUM, FIXED,
@@ -58,7 +58,7 @@ SECURITY_CONFIGS = table(
     _row("audit.log.repeat.interval.ms", INT, 60000, at_least(0), LOW, FIXED,
          "Within this time, the same decision about a read, write or description is recorded once."),
     _row("audit.log.denials.per.second.max", INT, 100, at_least(1), LOW, FIXED,
-         "The maximum rate of recorded denials; further ones are counted."),
+         "The maximum rate of recorded denials; further ones are only counted."),
     _row("audit.log.queue.max", INT, 10000, at_least(1), LOW, FIXED,
-         "The maximum number of events that wait to be written; further ones are counted."),
+         "The maximum number of events that wait to be written; further ones are only counted."),
 )  # fmt: skip

@@ -35,7 +35,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """What the controller that decides knows of the quorum."""
+    """The state of the quorum, as the deciding controller knows it."""
 
     node_id: int = -1
     voters: Collection[int] = ()

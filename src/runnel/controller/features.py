@@ -26,7 +26,7 @@ ELIGIBLE_REPLICAS_LEVEL = 23
 CORDONED_LEVEL = 30
 
 CHANGED_RECORDS = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
-"""The levels that introduced records or fields: there is no way down from them."""
+"""The levels that introduced records or fields: they cannot be downgraded."""
 
 TRANSACTION_VERSION = "transaction.version"
 """1 uses flexible transaction state records; 2 bumps the producer epoch for every transaction (KIP-890)."""

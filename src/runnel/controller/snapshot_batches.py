@@ -26,7 +26,7 @@ from runnel.wire import encoded
 HEADER_TYPE = 3
 FOOTER_TYPE = 4
 BATCH_BYTES_MAX = 256 * 1024
-"""Records are collected until they have so many bytes; as read by other nodes, a batch must fit in memory."""
+"""Records are collected up to this size: a batch must fit into the memory of the nodes that read it."""
 
 _KEY = Struct(">hh")
 

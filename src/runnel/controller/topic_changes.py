@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions. Each topic of a request succeeds or fails by itself."""
+"""CreateTopics, DeleteTopics and CreatePartitions. Each topic of a request succeeds or fails alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ from runnel.ports.files import File
 logger = logging.getLogger(__name__)
 
 REBUILT_BATCHES_MAX = 1000
-"""If the index of the active segment is lost, so many batches are walked for it on the event loop."""
+"""If the index of the active segment is lost, this many batches are scanned for it on the event loop."""
 
 
 class Appender:

@@ -247,7 +247,7 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
         reading = segments[base_offset], file
         yield _map_segment(keys, reading, fact.size_bytes, plan.first_dirty_offset, transactions)
     if not keys.is_full:
-        # An earlier pass may have removed the last batches; all offsets were read all the same.
+        # An earlier pass may have removed the last batches; all offsets were read nevertheless.
         keys.end_offset = plan.end_offset
     start_offset = min(facts, default=plan.first_dirty_offset)
     transactions = TransactionWalk(aborted_in(log.segments, start_offset, plan.end_offset))

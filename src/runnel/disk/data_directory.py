@@ -209,7 +209,7 @@ class DataDirectory:
         self, read: BlockingRead[Result], future: "Future[Result]", _: None, bug: BaseException | None
     ) -> None:
         if future.done():
-            # Its caller has given up.
+            # Its caller was cancelled.
             return
         try:
             if bug is not None:

@@ -3,7 +3,7 @@
     read ─► NotResident(Decryption) ─► run (thread: read, decrypt) ─► finish (loop: keep) ─► read again
 
 A reader that has to load its data reads again: it then finds the batches here, in memory. Results that
-are not asked for again, because the client has gone, are dropped after a while.
+are not requested again, because the client has disconnected, are dropped after a while.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class _Kept:
 
     found: Slice
     readers: int
-    """How many have loaded them, and not asked for them yet."""
+    """The number of readers that have loaded them, and not requested them yet."""
     is_old: bool = False
 
 
 class DecryptedReads:
-    """The results of one log, by the offset that was asked for."""
+    """The results of one log, by the requested offset."""
 
     __slots__ = ("_kept",)
 

@@ -24,7 +24,7 @@ class FolderLease:
         self.is_revoked = False
 
     def revoke(self) -> None:
-        """Once this returns, the holder uses no name any more; it may still write to files that are open."""
+        """Once this returns, the holder uses no file name; it may still write to files that are open."""
         with self._names:
             self.is_revoked = True
 

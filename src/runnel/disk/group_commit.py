@@ -131,7 +131,7 @@ class GroupCommit:
         running, waiters = self._running.get(log, (None, []))
         if running is not job:
             if failure is not None and not job.has_synced_data:
-                # It was interrupted, but a failure of the data sync is true all the same.
+                # It was interrupted, but a failure of the data sync counts nevertheless.
                 fail_sync(job, failure)
             return
         del self._running[log]

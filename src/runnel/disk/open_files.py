@@ -10,7 +10,7 @@ INDEX_BYTES_MAX = 64 * 1024 * 1024
 
 
 class OpenFiles:
-    """A bounded set of open segment files. Dropping one closes it once no reader holds it any more."""
+    """A bounded set of open segment files. A dropped file is closed once no reader holds it."""
 
     __slots__ = ("_files", "_index_bytes", "_indexed", "_open", "limit", "read_ahead")
 

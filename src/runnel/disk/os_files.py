@@ -18,7 +18,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _pread = os.pread
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE_STEP_BYTES = 32 * 1024
-"""One page is probed in so many bytes: the kernel reads ahead and evicts in larger units."""
+"""One page is probed in this many bytes: the kernel reads ahead and evicts in larger units."""
 _probed = (bytearray(1),)
 """The buffer of probes, whose contents are ignored."""
 _datasync = getattr(os, "fdatasync", os.fsync)

@@ -98,7 +98,7 @@ def clear_bytes(segment: Segment, stored: bytes) -> bytes:
 
 
 def read_exactly(file: File, position: int, size: int) -> bytes:
-    """So many bytes of a file; CorruptBatch if it ends before."""
+    """This many bytes of a file; CorruptBatch if it ends before."""
     data = file.pread(size, position)
     if len(data) != size:
         raise CorruptBatch(f"a segment file ends short, at position {position + len(data)}")

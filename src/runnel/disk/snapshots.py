@@ -1,7 +1,7 @@
 """Snapshots beside a log: `<end offset>-<epoch>.checkpoint`, as Kafka stores those of the metadata log.
 
 A snapshot is written as `.part`, synced and renamed, so that a file with the final name is complete. It is
-verified all the same when it is read: its footer and checksums are the caller's to check.
+verified when it is read: its footer and checksums are checked by the caller.
 """
 
 from collections.abc import Iterable, Iterator

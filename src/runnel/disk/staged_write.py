@@ -64,7 +64,7 @@ class StagedWrite:
 
 def split_runs(segments: Segments, staged: list[StagedBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
     """One run for the active segment, if anything is for it, then one for each new segment."""
-    # A roll may be planned twice before the same batch, and is one roll all the same.
+    # A roll may be planned twice before the same batch, but is one roll.
     rolls = list(dict(rolls).items())
     bounds = [index for index, _ in rolls] + [len(staged)]
     runs = [Run(segments.active, staged[: bounds[0]], None)] if bounds[0] else []
@@ -72,7 +72,7 @@ def split_runs(segments: Segments, staged: list[StagedBatch], rolls: list[tuple[
     for (start, snapshot), end in zip(rolls, bounds[1:], strict=True):
         batches = staged[start:end]
         first = batches[0]
-        # A copied batch may be too far behind the end for the index of a segment that begins there.
+        # A copied batch may be too far after the end for the index of a segment that begins there.
         is_far = first.last_offset - next_offset > RELATIVE_OFFSET_MAX
         segment = Segment(first.base_offset if is_far else next_offset)
         segment.start_indexes()

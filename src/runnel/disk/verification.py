@@ -61,7 +61,7 @@ class _Walk:
         self._end(segment, first_offset)
 
     def _end(self, segment: Segment, first_offset: int) -> None:
-        """After the last batch of a segment: compaction may have removed those behind it."""
+        """After the last batch of a segment: compaction may have removed later ones."""
         self.next_offset = max(self.next_offset, segment.next_offset)
         if self.next_offset == first_offset:
             raise CorruptBatch(f"there is no batch at offset {first_offset}")

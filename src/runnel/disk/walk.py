@@ -103,7 +103,7 @@ def check_sums(chunk: bytes, position: int) -> None:
 def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int]:
     """(position, size, next offset) of the first batch from `position` on that does not end before `offset`.
 
-    If all end before it: (end, 0, the offset after the last one, or `offset` if none was looked at).
+    If all end before it: (end, 0, the offset after the last one, or `offset` if none was examined).
     """
     next_offset = offset
     for batch_position, size, _, next_offset in walk_batch_bounds(file, position, end):

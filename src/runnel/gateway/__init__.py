@@ -1,4 +1,4 @@
-"""The gateway: HTTP for people and programs, in a process of its own, over Kafka's protocol only.
+"""The gateway: HTTP for browsers and programs, in a process of its own, as a client of the cluster.
 
     runnel serve ── broker
         └─ child ── gateway ── HTTP :8080

@@ -29,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="runnel gateway", description="HTTP and the console for a cluster.")
+    parser = argparse.ArgumentParser(
+        prog="runnel gateway", description="The HTTP API and the console of a cluster."
+    )
     parser.add_argument("--bootstrap-server", required=True)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--listen", metavar="HOST:PORT")
@@ -42,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--role", choices=("ingress", "egress", "both"), default="both")
     parser.add_argument("--tls-cert", type=Path, help="a PEM file; the gateway serves HTTPS")
     parser.add_argument("--tls-key", type=Path, help="a PEM file; default: in the file of the certificate")
-    parser.add_argument("--alerts", metavar="FILE|off", help="settings of alerts; default: without receivers")
+    parser.add_argument("--alerts", metavar="FILE|off", help="settings of alerts; default: no receivers")
     parser.add_argument("--log-level", default="warning")
     return parser
 

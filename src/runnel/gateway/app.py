@@ -47,7 +47,7 @@ class Gateway:
         self.api = Api(options, self.is_stopping)
         self.unsent = Unsent(UNSENT_BYTES_MAX)
         self.searches = 0
-        """Searches through topics that run."""
+        """Searches of topics that are running."""
         routes = [
             Route("/", self._root),
             Route("/livez", _alive),
@@ -88,7 +88,7 @@ class Gateway:
         return Response(text, headers={"content-type": CONTENT_TYPE, "cache-control": "no-store"})
 
     def start(self) -> None:
-        """Begin what is done without requests."""
+        """Start the background tasks."""
         self.lag_history.start(self._lag_summaries)
 
     async def _lag_summaries(self) -> dict[str, LagSummary]:

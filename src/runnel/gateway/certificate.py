@@ -1,4 +1,4 @@
-"""The certificate of HTTPS, which is loaded again when its files change. Open connections keep theirs."""
+"""The certificate of HTTPS, which is reloaded when its files change. Open connections keep theirs."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ class Certificate:
         listening.sni_callback = self._choose
 
     async def watch(self) -> None:
-        """Load the files again when they change, until cancelled; what cannot be used changes nothing."""
+        """Reload the files when they change, until cancelled; invalid files change nothing."""
         while True:
             await asyncio.sleep(CHECK_S)
             stamps = await asyncio.to_thread(self._read_stamps)
@@ -42,7 +42,7 @@ class Certificate:
                 # Perhaps only one of the files is written yet.
                 log.error("the certificate of HTTPS was not changed: %s", error)
             else:
-                log.info("the certificate of HTTPS was loaded again")
+                log.info("the certificate of HTTPS was reloaded")
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, listening: ssl.SSLContext) -> None:
         """Called in each handshake, with or without the name of a host."""

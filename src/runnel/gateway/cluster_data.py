@@ -1,4 +1,4 @@
-"""What pages show of a cluster: fetched with one person's rights, shared by all tabs of that person."""
+"""What pages show of a cluster: fetched with the rights of one user, shared by all tabs of that user."""
 
 import asyncio
 from collections import Counter
@@ -37,7 +37,7 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All topics that a person may see, and what is wrong with their partitions."""
+    """All topics that the user is permitted to see, and what is wrong with their partitions."""
 
     topics: list[TopicView]
     by_name: dict[str, TopicView] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class ClusterData:
     """Cached reads of a cluster."""
 
     def __init__(self, cluster: Cluster, *, is_restricted: bool = False) -> None:
-        """`is_restricted`: of what brokers report to everyone, only what the person may see is shown."""
+        """`is_restricted`: of what brokers report to every client, only what the user may see is shown."""
         self.cluster = cluster
         self._is_restricted = is_restricted
         self.admin = Admin(cluster)
@@ -122,11 +122,11 @@ class ClusterData:
         )
 
     async def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop the background tasks."""
         await self.throughput.close()
 
     def invalidate(self) -> None:
-        """Read again what a change may have affected."""
+        """Drop the cached values that a change may have affected."""
         for shared in (self.catalogue, self.brokers, self.sizes, self.groups, self.reassignments):
             shared.invalidate()
         self.reported_lag.invalidate()
@@ -186,7 +186,7 @@ class ClusterData:
         return {name: summary.visible(topics) for name, summary in reported.items()}
 
     async def lag_of(self, group_id: str) -> LagSummary | None:
-        """What its coordinator reports of a group, with its partitions, as far as the person may see them."""
+        """What the coordinator of a group reports, with the partitions that the user may see."""
         summary = await lag_of((await self.admin_addresses.get()).values(), group_id)
         if summary is None or not self._is_restricted:
             return summary

@@ -1,8 +1,8 @@
-"""What a browser may ask of a gateway: requests of foreign pages and for unknown hosts are refused.
+"""Protection of browsers: requests of foreign pages and for unknown hosts are rejected.
 
 Any web page can send requests to a port of this machine. `Host` is checked against DNS rebinding (a foreign
 name that resolves to this machine), `Origin` against requests that a foreign page makes with the rights of
-the person in front of it. IP addresses cannot be rebound, so they are accepted as hosts.
+the user of the browser. IP addresses cannot be rebound, so they are accepted as hosts.
 """
 
 import socket
@@ -27,7 +27,7 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-WRONG_HOST = "this host name is not known here: start the gateway with --allowed-host NAME"
+WRONG_HOST = "unknown host name: start the gateway with --allowed-host NAME"
 WRONG_ORIGIN = "changes are accepted from pages of this gateway only"
 
 
@@ -76,7 +76,7 @@ class Guard:
 def refusal_of(
     method: str, scheme: str, headers: Mapping[str, str], hosts: frozenset[str]
 ) -> tuple[int, str] | None:
-    """The status and the reason with which a request is refused; None if it is not."""
+    """The status and the reason with which a request is rejected; None if it is accepted."""
     host = headers.get("host", "")
     if not is_known_host(host, hosts):
         return 421, WRONG_HOST

@@ -39,10 +39,10 @@ class LagSummary:
     forecast_s: float | None = None
     by_partition: Mapping[TopicPartition, ReportedLag] = field(default_factory=dict)
     is_partial: bool = False
-    """The group reads other topics as well, which the person may not see."""
+    """The group also consumes topics that the user is not permitted to see."""
 
     def visible(self, topics: Container[str]) -> "LagSummary":
-        """What may be seen by a person who sees these topics; the verdict and the forecast are on all."""
+        """The part for a user who may see these topics; the verdict and the forecast are of all topics."""
         seen = {place: own for place, own in self.by_partition.items() if place.topic in topics}
         if len(seen) == len(self.by_partition):
             return self
@@ -58,7 +58,7 @@ class PartitionLag:
     partition: TopicPartition
     committed: int
     end: int | None
-    """None if the partition does not exist any more, or has no leader."""
+    """None if the partition no longer exists, or has no leader."""
 
     @property
     def lag(self) -> int | None:
@@ -103,7 +103,7 @@ async def _has_leader(cluster: Cluster, partition: TopicPartition) -> bool:
 async def lag_summaries(
     addresses: Iterable[Address], *, with_partitions: bool = False
 ) -> dict[str, LagSummary]:
-    """What all brokers report of all groups; nothing of brokers that do not."""
+    """The lag of all groups as brokers report it; without brokers that do not."""
     found: dict[str, LagSummary] = {}
     for address in addresses:
         after = ""
@@ -122,7 +122,7 @@ async def lag_summaries(
 
 
 async def lag_of(addresses: Iterable[Address], group_id: str) -> LagSummary | None:
-    """What its coordinator reports of a group, with its partitions."""
+    """What the coordinator of a group reports, with the partitions."""
     for address in addresses:
         try:
             body = await read(address, f"/lag?{urlencode({'group': group_id})}")

@@ -1,7 +1,7 @@
 """The lag of all groups during the last day: a sample a minute, in memory, for pages that look back.
 
-There is one history for all people: a page shows of it only groups that its person may describe, and only to
-those who could read the lag from brokers themselves.
+There is one history for all users. A page shows only groups that its user may describe, and only to users who
+could read the lag from brokers themselves.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ INTERVAL_S = 60.0
 KEPT = 1440
 """A day."""
 GROUPS_MAX = 1000
-"""Groups with a history: 17 KB each. Those that are first seen when there are as many have none."""
+"""Groups with a history: 17 KB each. Further groups have none."""
 
 log = logging.getLogger("runnel.console")
 
@@ -119,7 +119,7 @@ class LagHistory:
         self._task = asyncio.create_task(self._sampling(read))
 
     async def close(self) -> None:
-        """Take no more samples."""
+        """Stop sampling."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -129,7 +129,7 @@ class LagHistory:
             try:
                 summaries = await read()
             except ClientError as error:
-                log.info("the lag of groups is not known: %s", error)
+                log.info("the lag of groups cannot be read: %s", error)
             else:
                 if summaries:
                     self.add(time.time_ns() // 1_000_000, summaries)

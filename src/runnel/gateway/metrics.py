@@ -22,7 +22,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 SSE, WEBSOCKET = "sse", "websocket"
 SWITCHING, FORBIDDEN = 101, 403
 NO_RESPONSE = "none"
-"""The status of requests whose client has gone before the response."""
+"""The status of requests whose client disconnected before the response."""
 
 
 class RouteCounts:
@@ -154,7 +154,7 @@ class _Served:
         await self._send(message)
 
     def end(self) -> None:
-        """It was served, or its client has gone."""
+        """It was served, or its client has disconnected."""
         if self._stream:
             self.counts.streams[self._stream] -= 1
         else:

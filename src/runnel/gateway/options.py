@@ -28,13 +28,13 @@ class GatewayOptions:
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Client properties by their Kafka names. With SASL but without credentials, people log in."""
+    """Client properties by their Kafka names. With SASL but without credentials, users log in."""
     allowed_hosts: tuple[str, ...] = ()
     """Names in the Host header that are accepted beside `localhost`, the machine's name and IP addresses."""
     reports: Path = REPORTS
     """The folder with the reports of pipelines."""
     read_only: bool = False
-    """Without the routes that change something."""
+    """Changes are rejected."""
     role: str = "both"
     """What of the HTTP API is served: ingress, egress or both."""
     tls_certificate: Path | None = None

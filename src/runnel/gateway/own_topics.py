@@ -1,4 +1,4 @@
-"""Topics of the gateway's own: one partition, compacted, created when they are first needed."""
+"""Topics of the gateway: one partition, compacted, created when they are first needed."""
 
 from collections.abc import Mapping
 

@@ -107,7 +107,7 @@ def url_of(listening: socket.socket, *, has_tls: bool = False) -> str:
 
 
 class WebServer(uvicorn.Server):
-    """uvicorn, which tells when it is ready and ends streams before it waits for requests."""
+    """uvicorn, extended: reports when it is ready, and ends streams before it waits for requests."""
 
     def __init__(self, gateway: Gateway, listening: socket.socket) -> None:
         options = gateway.options
@@ -193,7 +193,7 @@ async def _serve(options: GatewayOptions, listening: socket.socket, tracing: Tra
 
 @asynccontextmanager
 async def _evaluated(options: GatewayOptions) -> AsyncIterator[None]:
-    """Evaluate alerts meanwhile, unless that is off."""
+    """Evaluate alerts in the block, unless that is off."""
     if options.alerts is None:
         yield
         return
@@ -208,7 +208,7 @@ async def _evaluated(options: GatewayOptions) -> AsyncIterator[None]:
 
 
 class Evaluating:
-    """An evaluator that is started again after a failure: the console is served without it meanwhile."""
+    """An evaluator that is restarted after a failure; meanwhile the console is served without it."""
 
     def __init__(self, options: EvaluatorOptions) -> None:
         self._options = options

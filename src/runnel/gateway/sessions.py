@@ -1,4 +1,4 @@
-"""Who uses the gateway: one client of the cluster for each person who logged in, one for all if none has to.
+"""Sessions: one client of the cluster for each user who is logged in, or one for all if no login is needed.
 
 Credentials are kept in the memory of this process only, for as long as the session lasts; the browser has a
 random token in a cookie. A session without requests is closed.
@@ -15,7 +15,7 @@ from runnel.gateway.options import GatewayOptions
 
 REQUEST_TIMEOUT_S = 15.0
 API_TIMEOUT_S = 4.0
-"""How long a page waits for a cluster that does not answer; it asks again by itself."""
+"""How long a page waits for a cluster that does not answer; it retries automatically."""
 
 IDLE_S = 1800.0
 REAP_INTERVAL_S = 30.0
@@ -43,7 +43,7 @@ _CREDENTIALS = (
 
 
 class LoginFailed(Exception):
-    """The broker did not accept the credentials; the message is shown to the person."""
+    """The broker did not accept the credentials; the message is shown to the user."""
 
     def __init__(self, message: str, status: int = 401) -> None:
         super().__init__(message)
@@ -51,12 +51,12 @@ class LoginFailed(Exception):
 
 
 class Session:
-    """A person's client of the cluster."""
+    """A user's client of the cluster."""
 
     def __init__(self, options: GatewayOptions, properties: Mapping[str, str], name: str) -> None:
         self.properties = properties
         self.name = name
-        """Who acts, for the page and the log; empty without a login."""
+        """The name of the user, for the page and the log; empty without a login."""
         self.cluster = Cluster(
             options.bootstrap,
             client_id="runnel-gateway",
@@ -97,7 +97,7 @@ class Sessions:
         self._reaper: asyncio.Task[None] | None = None
 
     def of(self, token: str | None) -> Session | None:
-        """The session of a request; None if its person has to log in."""
+        """The session of a request; None if the user has to log in."""
         if not self.needs_login:
             if self._open is None:
                 self._open = Session(self._options, self._options.properties, "")
@@ -232,7 +232,7 @@ def needs_login(properties: Mapping[str, str]) -> bool:
 
 
 def credentials(mechanism: str, username: str, password: str) -> dict[str, str]:
-    """The client properties of a person's credentials. Raises LoginFailed if they cannot be such."""
+    """The client properties for a user's credentials. Raises LoginFailed if they are not valid."""
     # References are resolved in values, so that ${file:…} in a password would read a file of this machine.
     if "${" in username or "${" in password:
         raise LoginFailed("names and passwords with ${ are not supported here")

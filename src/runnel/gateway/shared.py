@@ -1,4 +1,4 @@
-"""Values that are fetched once for all who ask: by all tabs of all people with the same rights."""
+"""Values that are fetched once for all callers: all tabs of all users with the same rights."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -33,7 +33,7 @@ class Shared(Generic[T]):
             return self._value
         if self._task is None:
             self._task = asyncio.create_task(self._refresh())
-            # Without a waiter left, an error is of interest to no caller.
+            # Without waiters, an error concerns no caller.
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         if self._value is not None and now_s < self._fresh_until_s + self._stale_s:
             return self._value

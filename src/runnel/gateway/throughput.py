@@ -86,7 +86,7 @@ class Throughput:
             try:
                 totals = await self._read()
             except ClientError:
-                # A gap in the chart; the page tells what is wrong.
+                # A gap in the chart; the page shows what is wrong.
                 before = None
             else:
                 now_s = loop.time()

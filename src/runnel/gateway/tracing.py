@@ -1,6 +1,6 @@
 """Traces by OpenTelemetry, if `runnel[otel]` is installed and an endpoint is set; else nothing, at no cost.
 
-Spans are made here only, never by brokers. The trace goes on in a record by the header `traceparent` (W3C
+Spans are created here only, never by brokers. A record carries the trace in the header `traceparent` (W3C
 Trace Context), so that its readers can refer to it. OpenTelemetry's conventions for messaging are still
 in development: all names are in this file.
 
@@ -28,7 +28,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Tracing:
-    """Makes spans with a tracer of OpenTelemetry; without one, none."""
+    """Creates spans with a tracer of OpenTelemetry; without a tracer, none."""
 
     def __init__(self, tracer: Any = None) -> None:
         self._tracer = tracer

@@ -1,7 +1,7 @@
 """Reading and converting messages in turns of the event loop, which many clients share, and in little memory.
 
-Messages are chosen by all who may write to a topic: a batch of some kilobytes may decompress to any size, and
-a record of a megabyte may have half a million headers.
+Any client that may write to a topic chooses its messages: a batch of some kilobytes may
+decompress to any size, and a record of a megabyte may have half a million headers.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 TURN = 500
 TURN_BYTES = 512 * 1024
-"""Messages, or their bytes, that are decoded, compared or converted before others get a turn."""
+"""Messages, or their bytes, that are decoded, compared or converted before other requests are served."""
 
 HEADER_BYTES = 100
 """A header as objects, without its content."""
@@ -35,7 +35,7 @@ def new_room(bytes_max: int | None = None) -> Room:
 
 
 def size_of(message: Message) -> int:
-    """The bytes of a message, and what its headers take beside them."""
+    """The bytes of a message, including the memory of its headers."""
     size_bytes = len(message.value or b"") + len(message.key or b"")
     if message.headers:
         size_bytes += sum(len(name) + len(value or b"") + HEADER_BYTES for name, value in message.headers)
@@ -43,7 +43,7 @@ def size_of(message: Message) -> int:
 
 
 class Turns:
-    """Tells when enough was done for one turn of the event loop."""
+    """Limits the work in one turn of the event loop."""
 
     def __init__(self) -> None:
         self._messages = self._bytes = 0

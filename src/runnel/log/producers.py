@@ -88,7 +88,7 @@ class Guard:
 
 @dataclass(slots=True)
 class FailedBatch:
-    """The first batch of a producer whose write failed, while others may have been in flight behind it."""
+    """The first batch of a producer whose write failed, while later ones may have been in flight."""
 
     epoch: int
     base_sequence: int

@@ -41,7 +41,7 @@ def refusal(
     subjects: Mapping[str, str],
     max_bytes: int = VALIDATED_BATCH_BYTES_MAX,
 ) -> RecordValidationError:
-    """The error that names the records with ids that are not known."""
+    """The error that names the records with unknown ids."""
     found = (each for each in _walk(records, config, max_bytes) if each[2] in unknown[each[1]])
     messages: dict[int, str] = {}
     for index, part, schema_id in islice(found, RECORD_ERRORS_MAX):

@@ -49,7 +49,7 @@ _LEVELS = {
     Compression.LZ4: ((128 * _KIB, 17), (1024 * _KIB, 8), (FOREVER, 1)),
     Compression.ZSTD: ((128 * _KIB, 22), (256 * _KIB, 15), (2048 * _KIB, 9), (8192 * _KIB, 3), (FOREVER, 1)),
 }
-"""Up to so many bytes, the highest level: each takes 50 to 100 ms at worst, which nothing interrupts."""
+"""The highest level for batches of up to this size: each takes 50 to 100 ms at worst, uninterrupted."""
 
 _CREATE_TIME = TimestampType.CREATE_TIME
 _ZSTD = int(Compression.ZSTD)
@@ -90,7 +90,7 @@ class PlainBatch:
 
 
 def takes_plain_batches(config: LogConfig) -> bool:
-    """Whether the settings of a topic allow `plain_batch`: no setting looks at records or changes them."""
+    """Whether the settings of a topic allow `plain_batch`: no setting examines records or changes them."""
     return not config.inspects_records and config.message_timestamp_type is _CREATE_TIME
 
 

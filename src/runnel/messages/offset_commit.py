@@ -27,7 +27,7 @@ class OffsetCommitRequest(Request, api=8, versions="2-10", flexible="8+"):
     generation_id_or_member_epoch: int32 = -1  # -1 from outside of the group
     member_id: string = ""
     group_instance_id: string | None = field("7+", default=None)
-    retention_time_ms: int64 = field("2-4", default=-1)  # honoured no more
+    retention_time_ms: int64 = field("2-4", default=-1)  # no longer honoured
     topics: list[OffsetCommitRequestTopic] = field()
 
 

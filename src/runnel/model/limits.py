@@ -39,7 +39,7 @@ INLINE_REQUEST_BYTES_MAX = 64 * 1024
 
 INLINE_ELEMENTS_MAX = 2_500
 """Array elements of a request that is decoded on the event loop; one with more, records or not, is decoded in
-a thread: 5 ms or so are spent in vain, and no more on any request."""
+a thread: about 5 ms are wasted, and no more for any request."""
 
 SLICE_RECORDS_BYTES = 8 * 1024 * 1024
 """Records of one slice of a produce request: their checksums and writes take a few milliseconds."""
@@ -177,14 +177,14 @@ DEDUP_KEYS_MAX = 250_000
 """The largest dedup.keys.max: a hundred megabytes, freed within a tenth of a second with the leadership."""
 
 LOOKUP_RECORDS_MAX = 250_000
-"""Records that a lookup by timestamp looks at, in a thread, half a second for all. The headers of batches may
+"""Records that a lookup by timestamp examines, in a thread, half a second for all. The headers of batches may
 state timestamps that none of their records has; beyond this, the result is the beginning of a batch."""
 
 LOOKUP_BATCH_BYTES_MAX = 64 * 1024 * 1024
 """A batch that decompresses to more is not looked into by such a lookup."""
 
 NAMED_RECORDS_MAX = 100
-"""Records that are looked at to name those with an invalid timestamp, in a batch that is refused anyway."""
+"""Records that are examined to name those with an invalid timestamp, in a batch that is rejected anyway."""
 
 NAMED_RECORDS_BYTES_MAX = 64 * 1024
 """A compressed batch that is larger than this is refused without naming its records."""

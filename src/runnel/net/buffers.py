@@ -83,7 +83,7 @@ class ReceiveMemory:
 
 
 def new_buffer(size_bytes: int) -> bytearray | mmap.mmap:
-    """Memory for so many bytes."""
+    """Memory for this many bytes."""
     if size_bytes <= POOLED_BYTES_MAX:
         return bytearray(size_bytes)
     return mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -16,7 +16,7 @@ POLL_S = 0.0001
 """For how long a request is awaited. On loopback it takes about 40 µs."""
 
 SKIPPED_MAX = 127
-"""Clients that are slower cost one vain poll in so many responses at most: less than 1 µs each."""
+"""Slower clients cost at most one unsuccessful poll in this many responses: less than 1 µs each."""
 
 
 class BusyPoll:
@@ -30,7 +30,7 @@ class BusyPoll:
         self._is_polling = False
         self._until_s = 0.0
         self._skips = 0
-        """Number of responses that are not followed by a poll after the last poll was in vain."""
+        """Number of responses that are not followed by a poll after the last poll found nothing."""
         self._skipped = 0
 
     def response_sent(self) -> None:

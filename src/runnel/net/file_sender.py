@@ -22,7 +22,7 @@ THREADS_MAX = 4
 """Slices that are read from the disk at the same time; more wait in a queue."""
 
 PROBE_STEP_BYTES = 128 * 1024
-"""One page is probed in so many bytes: the kernel reads ahead in units of this size."""
+"""One page is probed in this many bytes: the kernel reads ahead in units of this size."""
 
 SEND_TIMEOUT_MS = 5
 """How long a thread waits for a peer that takes no more, before the event loop does that waiting."""

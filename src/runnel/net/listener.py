@@ -41,7 +41,7 @@ HANDSHAKE_SECONDS = 10
 """Timeout of a TLS handshake."""
 
 HANDSHAKES_PER_ITERATION = 8
-"""A handshake takes a millisecond or more: so many are continued before other connections are served."""
+"""A handshake takes a millisecond or more: this many are continued before other connections are served."""
 
 WAKE_UP_SECONDS_MAX = 0.0001
 """What the event loop itself takes at most before a callback; in more, others were served."""

@@ -18,7 +18,7 @@ from runnel.ports.service import Parts
 from runnel.tls.endpoint import TlsEndpoint
 
 SEAL_BYTES = 64 * 1024
-"""How much is encrypted at a time; so much memory the endpoint keeps, besides the parts."""
+"""How much is encrypted at a time: the memory that the endpoint keeps, besides the parts."""
 
 
 class TlsOutbox(Outbox):

@@ -1,4 +1,4 @@
-"""The Grafana dashboard: a table of panels, and the document that is made of it."""
+"""The Grafana dashboard: a table of panels, and the document that is generated from it."""
 
 import json
 from collections.abc import Iterator, Sequence

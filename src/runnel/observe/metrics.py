@@ -1,4 +1,4 @@
-"""Metric families, and the counters that they are made of when they are read.
+"""Metric families, and the counters from which they are computed when they are read.
 
 Counters are plain integers of objects that exist anyway; a request costs a few additions. Names, labels and
 text exist only while metrics are read.
@@ -59,7 +59,7 @@ class LatencyCounts:
         self.longest = 0.0
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """So many events took this long each."""
+        """Count `count` events, each of which took this long."""
         self.counts[int(seconds * 1_000_000).bit_length()] += count
         self.seconds += seconds * count
         if seconds > self.longest:

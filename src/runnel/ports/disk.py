@@ -221,7 +221,7 @@ class PartitionLog(Protocol):
         """Whole batches from the one that contains `offset`, below `end_offset`. Raises OFFSET_OUT_OF_RANGE.
 
         With `at_least_one` the first batch comes even if it alone is larger than `max_bytes`. Raises
-        NotResident unless `may_block`. The bytes behind a FileSlice may be cold all the same: its sender
+        NotResident unless `may_block`. The bytes of a FileSlice may be cold nevertheless: its sender
         probes them.
         """
         ...

@@ -96,7 +96,7 @@ class Quotas(Protocol):
     def throttle_ms(self, session: Session, api_key: int, request_bytes: int, *, is_exempt: bool) -> int:
         """Charge a request that is about to be handled; 0 if the client is within its quotas.
 
-        The response states the time, and nothing more is read from the connection for so long (KIP-219).
+        The response states the time, and nothing more is read from the connection for that time (KIP-219).
         The time that an exempt request takes is not charged.
         """
         ...

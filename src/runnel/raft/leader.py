@@ -18,7 +18,7 @@ OBSERVER_SESSION_MS = 5 * 60 * 1000
 OBSERVER_CHECK_INTERVAL_MS = 60 * 1000
 """How often expired observers are removed."""
 OBSERVERS_MAX = 10_000
-"""More observers are not tracked; they are served all the same."""
+"""Further observers are not tracked, but served."""
 
 
 @dataclass(slots=True)

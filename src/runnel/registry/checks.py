@@ -1,4 +1,4 @@
-"""Checks of compatibility, apart from the decisions that need them: they may take long.
+"""Checks of compatibility, separate from the decisions that need them, as they may take long.
 
 A decision looks its checks up in `Verdicts`; what is missing there is raised as `Unchecked`, is carried out
 elsewhere, and the request is decided again.
@@ -34,7 +34,7 @@ class Side:
 
     @cached_property
     def digest(self) -> bytes:
-        """Differs for all that differ."""
+        """A key that differs if the schemas differ."""
         parts = [self.type, self.text]
         for reference in self.references:
             parts += [reference.name, reference.text]
@@ -130,7 +130,7 @@ class Verdicts:
 
 
 class ImmediateVerdicts(Verdicts):
-    """Carries out checks when they are asked for."""
+    """Carries out checks when their findings are requested."""
 
     def of(self, checks: Iterable[Check]) -> list[list[Incompatibility]]:
         return [check.run() for check in checks]

@@ -35,7 +35,7 @@ class Codec(Protocol):
         """The value of data, from which it can be encoded again. Raises InvalidData."""
 
     def shown(self, data: bytes) -> Any:
-        """The value of data for people to look at. Raises InvalidData."""
+        """The decoded value in a readable form. Raises InvalidData."""
 
 
 def codec_of(kind: str, schema: ParsedSchema) -> Codec:

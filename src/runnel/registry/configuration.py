@@ -39,7 +39,7 @@ def config(
 
 
 def set_config(state: RegistryState, subject: str | None, body: Any) -> Decision[dict[str, Any]]:
-    """Change settings; those that are not given stay."""
+    """Change settings; omitted ones stay as they are."""
     subject = _scope(subject)
     given = _given_config(body)
     value = {**state.configs.get(subject, {}), **given}
@@ -114,7 +114,7 @@ def _record(kind: str, subject: str | None, value: dict[str, Any]) -> Record:
 
 def _given_config(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise errors.malformed("settings are an object")
+        raise errors.malformed("settings must be an object")
     given: dict[str, Any] = {}
     level = body.get("compatibility", body.get(LEVEL))
     if level is not None:
@@ -141,7 +141,7 @@ def _check_setting(name: str, value: Any) -> None:
     if name.endswith("Metadata"):
         parse_metadata(value)
     if name == "compatibilityPolicy" and value not in POLICIES:
-        raise errors.malformed(f"{name} is one of {', '.join(POLICIES)}")
+        raise errors.malformed(f"{name} must be one of {', '.join(POLICIES)}")
 
 
 def _has_subjects(state: RegistryState, subject: str | None) -> bool:

@@ -71,7 +71,7 @@ class Content:
         return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))
 
     def key_of(self, identity: str) -> bytes:
-        """A digest that is equal for contents that are the same, given the identity of the text."""
+        """A digest that is equal for equal contents, given the identity of the text."""
         parts = (
             self.type,
             identity,
@@ -90,13 +90,13 @@ def canonical(value: Any) -> str:
 def parse_content(given: Any) -> Content:
     """The content of a request or a record. Raises RegistryError."""
     if not isinstance(given, dict):
-        raise malformed("a schema is an object with the field schema")
+        raise malformed("a schema must be an object with the field schema")
     text = given.get("schema")
     if not isinstance(text, str) or not text:
         raise invalid_schema("it is empty")
     kind = given.get("schemaType") or AVRO
     if not isinstance(kind, str):
-        raise malformed("schemaType is a text")
+        raise malformed("schemaType must be a string")
     return Content(
         kind.upper(),
         text,
@@ -121,7 +121,7 @@ def _references(given: Any) -> tuple[Reference, ...]:
     if given is None:
         return ()
     if not isinstance(given, list):
-        raise malformed("references is a list")
+        raise malformed("references must be a list")
     return tuple(_reference(one) for one in given)
 
 
@@ -131,13 +131,13 @@ def _reference(given: Any) -> Reference:
             version = given.get("version", LATEST)
             if isinstance(version, int) and not isinstance(version, bool):
                 return Reference(name, subject, version)
-    raise malformed("a reference has name, subject and version")
+    raise malformed("a reference must have name, subject and version")
 
 
 def parse_metadata(given: Any) -> Json | None:
     """The metadata of a schema or of settings. Raises RegistryError."""
     if given is not None and not isinstance(given, dict):
-        raise malformed("metadata is an object")
+        raise malformed("metadata must be an object")
     if _is_too_nested(given):
         raise malformed(f"metadata has more than {NESTING_MAX} levels")
     return given

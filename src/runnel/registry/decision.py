@@ -1,4 +1,4 @@
-"""What a request leads to: records to write, and a response once they are written."""
+"""The outcome of a request: records to write, and the response once they are written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

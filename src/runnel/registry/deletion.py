@@ -1,4 +1,4 @@
-"""Deleting versions, subjects and contexts: first softly, then for good."""
+"""Deleting versions, subjects and contexts: first softly, then permanently."""
 
 from collections.abc import Iterable
 
@@ -91,7 +91,7 @@ def _check_unreferenced(state: RegistryState, version: Version, *, permanent: bo
 
 
 def _removal(state: RegistryState, subject: str, versions: Iterable[Version]) -> list[Record]:
-    """The records that remove versions for good; with the last one, the subject's settings too."""
+    """The records that remove versions permanently; with the last one, the subject's settings too."""
     removed = list(versions)
     records = [one for version in removed for one in state.deleted(Key(SCHEMA, subject, version.version))]
     if len(removed) == len(state.subjects[subject]):

@@ -1,4 +1,4 @@
-"""What the registry refuses: an HTTP status, Confluent's error code, and a message."""
+"""Errors of the registry: an HTTP status, Confluent's error code, and a message."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Requests that read: subjects, versions, schemas by id and guid."""
+"""Read requests: subjects, versions, schemas by id and guid."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -227,7 +227,7 @@ def contexts(state: RegistryState) -> list[str]:
 
 
 def page(found: Sequence[T], offset: int, limit: int) -> list[T]:
-    """A part of a list; a negative limit is none."""
+    """A part of a list; a negative limit means no limit."""
     start = max(offset, 0)
     return list(found[start:] if limit < 0 else found[start : start + limit])
 

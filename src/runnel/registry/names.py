@@ -1,6 +1,6 @@
 """Names of subjects and contexts.
 
-A subject of a context is written `:.context:subject`; `:.context:` by itself stands for the context. Without
+A subject of a context is written `:.context:subject`; `:.context:` alone means the context. Without
 that prefix, a subject belongs to the default context, which is named `.`.
 """
 

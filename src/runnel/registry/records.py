@@ -61,7 +61,7 @@ def parse_record(key_data: bytes | None, value_data: bytes | None) -> tuple[Key,
 
 
 def parse_key(data: bytes | None) -> Key | None:
-    """The key of a record; None if it is of no known kind."""
+    """The key of a record; None if its kind is unknown."""
     found = parse_value(data)
     if found is None:
         return None
@@ -82,7 +82,7 @@ def parse_key(data: bytes | None) -> Key | None:
 
 
 def parse_value(data: bytes | None) -> Value | None:
-    """The JSON object of a record; None if it is none."""
+    """The JSON object of a record; None if it is not one."""
     try:
         found = json.loads(data or b"null")
     except (ValueError, RecursionError):

@@ -58,7 +58,7 @@ def register(
     format_name: str = "",
     verdicts: Verdicts = NO_VERDICTS,
 ) -> Decision[dict[str, Any]]:
-    """Make a schema the newest version of a subject, unless it is one already."""
+    """Make a schema the newest version of a subject, unless it is a version already."""
     subject = check_subject(subject)
     given_id, given_version = _number(body, "id"), _number(body, "version")
     mode = _check_mode(state, subject, given_id)
@@ -125,7 +125,7 @@ def check(
     verbose: bool = False,
     verdicts: Verdicts = NO_VERDICTS,
 ) -> dict[str, Any]:
-    """Could a schema be registered, given one version or those that the level names?"""
+    """Whether a schema could be registered, given one version or those of the compatibility level."""
     subject = check_subject(subject)
     config = config_of(state.configs, subject)
     candidate = _candidate(state, subject, body, normalize=normalize or config.get("normalize") is True)
@@ -312,7 +312,7 @@ def _property(content: Content, name: str) -> Any:
 
 
 def _has_version(state: RegistryState, subject: str, text: str) -> bool:
-    """Is there something to compare with? A subject without versions has no latest one."""
+    """Whether there are versions to compare with: a subject may have none."""
     return parse_version(text) != LATEST or state.latest(subject) is not None
 
 

@@ -1,4 +1,4 @@
-"""Levels of compatibility, modes, and the settings that apply to a subject.
+"""Compatibility levels, modes, and the settings that apply to a subject.
 
 A setting is looked up at the subject, its context, the global context, and globally.
 """

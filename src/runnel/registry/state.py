@@ -256,7 +256,7 @@ class RegistryState:
             try:
                 key = self.key_of(version)
             except Exception:  # noqa: BLE001 - left for the next call: most likely, memory was short
-                # One schema that a parser fails at must not keep all others from being registered.
+                # One schema on which a parser fails must not keep all others from being registered.
                 continue
             if context.ids.get(key) not in context.by_id:
                 context.ids[key] = version.id

@@ -1,1 +1,1 @@
-"""Principals, and what they may do: decisions without sockets and files."""
+"""Principals, authentication and permissions: decisions without sockets and files."""

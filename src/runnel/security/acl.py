@@ -124,7 +124,7 @@ class Range(NamedTuple):
 
 
 Address = Range | str
-"""The address of a client; its text if it is none, as of a client in a simulation."""
+"""The address of a client; its text if it is not an address, as in a simulation."""
 
 _WIDTHS = {4: 32, 6: 128}
 _MAPPED_BITS = 96
@@ -165,5 +165,5 @@ def enclosing(address: Range, length: int) -> Range:
 
 
 def is_malformed_range(host: str) -> bool:
-    """Whether a host looks like a range and is none: an ACL with it would never match."""
+    """Whether a host looks like a range but is not valid: an ACL with it would never match."""
     return "/" in host and isinstance(parse_host(host), str)

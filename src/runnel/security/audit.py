@@ -1,4 +1,4 @@
-"""What of the authorizer's decisions is recorded, and as what.
+"""Which decisions of the authorizer are recorded, and in which form.
 
 Denials are recorded up to a rate. Of what is permitted, changes are always recorded; the other operations
 only if that is configured, and the same one once in a while, because a consumer reads its topics many times a

@@ -22,7 +22,7 @@ class Element(NamedTuple):
 
 
 def read_element(data: bytes, position: int = 0) -> tuple[Element, int]:
-    """The element at a position, and the position behind it. Raises BadEncoding."""
+    """The element at a position, and the position after it. Raises BadEncoding."""
     start = position
     if len(data) - position < 2:
         raise BadEncoding("an element is cut off")

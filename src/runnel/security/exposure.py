@@ -84,7 +84,7 @@ class ListenerFacts:
 
     @property
     def has_nameless_clients(self) -> bool:
-        """Do all clients stay without a name?"""
+        """Are all clients anonymous?"""
         return self.is_anonymous and (not self.protocol.uses_tls or self.client_auth == "none")
 
 
@@ -141,7 +141,7 @@ def _authorization(facts: Facts) -> Iterator[Finding]:
             "authorizer-without-authentication",
             None,
             f"An authorizer is configured, but no listener authenticates clients: all are {ANONYMOUS}, and "
-            "ACLs cannot tell them apart.",
+            "ACLs cannot distinguish them.",
             "Use SASL_SSL, or SSL with ssl.client.auth=required, for the listeners of clients and nodes.",
         )
     if str(ANONYMOUS) in facts.super_users:
@@ -149,7 +149,7 @@ def _authorization(facts: Facts) -> Iterator[Finding]:
             Severity.HIGH,
             "anonymous-super-user",
             None,
-            f"{ANONYMOUS} is a super user: clients without authentication may do everything.",
+            f"{ANONYMOUS} is a super user: clients without authentication are permitted everything.",
             f"Remove {ANONYMOUS} from super.users, and let nodes authenticate by certificates or SASL.",
         )
 
@@ -177,7 +177,7 @@ def _entry(listener: ListenerFacts, facts: Facts) -> Iterator[Finding]:
                 Severity.MEDIUM,
                 "no-authorizer",
                 name,
-                "Every client that authenticates may read, change and delete everything.",
+                "Every client that authenticates can read, change and delete everything.",
                 "Set authorizer.class.name and super.users, and grant permissions by ACLs.",
             )
         elif facts.allows_unlisted:
@@ -190,7 +190,7 @@ def _entry(listener: ListenerFacts, facts: Facts) -> Iterator[Finding]:
             Severity.LOW if listener.is_local else Severity.HIGH,
             "open-to-everyone",
             name,
-            f"{reach} may read, change and delete all records, topics and settings{also}: it needs no "
+            f"{reach} can read, change and delete all records, topics and settings{also}: it needs no "
             "authentication.",
             "Use SASL_SSL, or SSL with ssl.client.auth=required, and set authorizer.class.name; or bind it "
             "to a loopback address.",
@@ -216,7 +216,7 @@ def _open_without_acls(listener: ListenerFacts, who: str, severity: Severity) ->
         severity,
         "open-without-acls",
         listener.name,
-        f"{who} may do everything with topics, groups and transactional ids that have no ACL; and with the "
+        f"{who} is permitted everything on topics, groups and transactional ids without ACLs; and on the "
         "cluster, if that has none: create ACLs, change settings, act as a broker.",
         "Set allow.everyone.if.no.acl.found=false.",
     )
@@ -230,7 +230,7 @@ def _anonymous_acls(listener: ListenerFacts, acls: Iterable[AccessControlEntry])
             Severity.HIGH if is_high else Severity.MEDIUM,
             "acls-of-anonymous",
             listener.name,
-            f"A client without authentication may {_texts(granted)}.",
+            f"A client without authentication can {_texts(granted)}.",
             f"Remove the ACLs of {ANONYMOUS} and {ANY_USER}, or require authentication at this listener.",
         )
 
@@ -299,7 +299,7 @@ def _tls(listener: ListenerFacts, now_s: float) -> Iterator[Finding]:
             "certificate-expires",
             listener.name,
             f"The certificate {when}; clients that verify it cannot connect after that.",
-            "Replace the key store; a running node reads it again.",
+            "Replace the key store; a running node reloads it.",
         )
 
 
@@ -314,8 +314,8 @@ def _wildcard_acls(facts: Facts) -> Iterator[Finding]:
             Severity.MEDIUM,
             "acls-of-all-users",
             None,
-            f"Every client may {_texts(granted)}.",
-            f"Grant that to principals that need it, instead of {ANY_USER}.",
+            f"Every client can {_texts(granted)}.",
+            f"Grant this to the principals that need it, instead of {ANY_USER}.",
         )
 
 
@@ -381,7 +381,7 @@ def _is_grant(acl: AccessControlEntry) -> bool:
 
 
 def _is_far_reaching(acl: AccessControlEntry) -> bool:
-    """Is it about all resources of a type, or about the cluster?"""
+    """Does it apply to all resources of a type, or to the cluster?"""
     is_all = acl.resource_name == WILDCARD and acl.pattern_type == PatternType.LITERAL
     return is_all or acl.resource_type == ResourceType.CLUSTER
 

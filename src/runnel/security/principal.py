@@ -1,4 +1,4 @@
-"""Who sends a request."""
+"""The identity of a client."""
 
 from typing import NamedTuple
 

@@ -92,7 +92,7 @@ class PlainClient:
         self._credentials = credentials
 
     def first(self) -> bytes:
-        """Name and password; no other identity is asked for."""
+        """Name and password; no other identity is requested."""
         return f"\0{self._credentials.username}\0{self._credentials.password}".encode()
 
     def respond(self, challenge: bytes) -> None:

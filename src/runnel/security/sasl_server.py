@@ -33,7 +33,7 @@ class AuthenticationFailed(Exception):
 
 
 class UnsupportedMechanism(Exception):
-    """The client asked for a mechanism that the listener does not offer."""
+    """The client requested a mechanism that the listener does not offer."""
 
 
 class IllegalState(Exception):
@@ -94,7 +94,7 @@ class OfferedMechanism(NamedTuple):
 
 
 def shown(text: str) -> str:
-    """Text of a stranger as it may be logged: short, and without control characters."""
+    """Untrusted text in a form that may be logged: short, and without control characters."""
     return ascii(text[:100])
 
 

@@ -1,4 +1,4 @@
-"""What this project needs to know of a certificate; its signature is verified by OpenSSL."""
+"""The parts of a certificate that Runnel reads; its signature is verified by OpenSSL."""
 
 from calendar import timegm
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _ALTERNATIVE_NAMES = bytes.fromhex("551d11")
 
 
 class BadCertificate(ValueError):
-    """The bytes are no certificate."""
+    """The bytes are not a certificate."""
 
 
 class Certificate(NamedTuple):

@@ -1,1 +1,1 @@
-"""Assembly: the only room that names concrete shells, and the door that people come in by."""
+"""Assembly: the only package that names concrete shells, and the entry points of users."""

@@ -1,8 +1,8 @@
 """What the admin listener of a node serves: its metrics, the lag of its groups and its health.
 
-/metrics            the Prometheus text format, made at most once a second
+/metrics            the Prometheus text format, rendered at most once a second
 /lag                the lag of the groups that this node coordinates, as JSON
-/livez              200 as long as the event loop turns
+/livez              200 while the event loop runs
 /readyz             200 while this node serves its clients; 503 with the reasons otherwise
 /readyz?replicas    200 if no partition would fall below min.insync.replicas without this node
 """
@@ -31,9 +31,9 @@ from runnel.server.layers import BadSettings
 from runnel.server.roles import NONROUTABLE, Roles
 
 MAX_AGE_SECONDS = 1.0
-"""How old the text of the metrics may be that is served again."""
+"""How long the text of the metrics is cached."""
 LIVE_SECONDS_MAX = 5.0
-"""An event loop that did not turn for longer is not alive."""
+"""An event loop that paused for longer is not alive."""
 TICK_SECONDS = 1.0
 
 log = logging.getLogger("runnel.server")
@@ -105,7 +105,7 @@ class Admin:
         self.is_started = True
 
     def stopping(self) -> None:
-        """The node is about to stop: it is not ready any more."""
+        """The node is about to stop: it is no longer ready."""
         self.is_stopping = True
 
     async def close(self) -> None:

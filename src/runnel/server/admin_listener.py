@@ -1,7 +1,7 @@
 """The admin listener: a small HTTP server for GET requests, on the event loop of the broker.
 
 Nothing that its clients do may harm the broker: sizes, times and connections are limited, and bodies are
-made in slices between which the broker serves. A connection has one request at a time; those behind it wait.
+produced in slices between which the broker serves. A connection has one request at a time; later ones wait.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ SEND_SECONDS = 30
 CHUNK_BYTES = 64 * 1024
 """Bytes that are handed to the transport at a time."""
 SLICE_SECONDS = 0.001
-"""After this time, the making of a body lets the broker serve."""
+"""After this time, the production of a body lets the broker serve."""
 BUG_INTERVAL_S = 60.0
 """Bugs are logged this often."""
 
@@ -103,7 +103,7 @@ class AdminListener:
         task.add_done_callback(partial(self._ended, writer))
 
     def _has_room(self) -> bool:
-        """Whether another connection may be served; the one that has been idle for longest gives way."""
+        """Whether another connection may be served; the one that has been idle for longest is closed."""
         if len(self._connections) < CONNECTIONS_MAX:
             return True
         idle = next((task for task, is_idle in self._connections.items() if is_idle), None)
@@ -137,7 +137,7 @@ class AdminListener:
                 await asyncio.sleep(0)
             await _finish(writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            # The client has gone, or does not receive.
+            # The client has disconnected, or does not receive.
             writer.transport.abort()
         except BaseException:
             writer.transport.abort()
@@ -242,7 +242,7 @@ async def _send(writer: asyncio.StreamWriter, page: Page, *, keeps_open: bool, i
 
 
 def _chunks(pieces: Iterable[bytes]) -> Iterable[bytes]:
-    """The pieces joined, so that few are handed over and none is much larger than CHUNK_BYTES."""
+    """The pieces joined, so that there are few, and none is much larger than CHUNK_BYTES."""
     joined: list[bytes] = []
     size_bytes = 0
     for piece in pieces:

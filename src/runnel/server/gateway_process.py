@@ -51,7 +51,7 @@ class HttpOptions:
     alerts: str | None = OFF
     """The file with the settings of alerts, `off`, or None for default settings."""
     role: str = "both"
-    """What of the HTTP API is served: ingress, egress or both."""
+    """The part of the HTTP API that is served: ingress, egress or both."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     """PEM files for HTTPS."""
@@ -96,7 +96,7 @@ def gateway_command(
 ) -> list[str]:
     """The command of a gateway; `where` is `--fd N` or `--listen HOST:PORT`. Raises HttpUnavailable.
 
-    `protocol` is that of the listener. With SASL, people log in with their own credentials.
+    `protocol` is that of the listener. With SASL, users log in with their own credentials.
     """
     command = [sys.executable, "-m", "runnel.gateway", "--bootstrap-server", bootstrap, *where]
     command += ["--log-level", log_level]

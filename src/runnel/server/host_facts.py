@@ -14,7 +14,7 @@ MAX_AGE_SECONDS = 1.0
 WAIT_SECONDS = 1.0
 """How long a reader waits for new facts; then it gets the last ones."""
 SILENCE_SECONDS_MAX = 10.0
-"""A disk that does not respond for so long has failed."""
+"""A disk that does not respond for this long has failed."""
 PROBE_BYTES = 4096
 _PROBE = ".writable"
 """The name of the file that is written where files without a name are not supported."""

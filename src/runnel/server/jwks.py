@@ -13,7 +13,7 @@ from runnel.server.sasl_settings import OAuthSettings
 FETCH_SECONDS_MAX = 10
 JWKS_BYTES_MAX = 1024 * 1024
 REFRESH_SECONDS_MIN = 60
-"""Tokens with unknown keys do not cause more reads than one in this time: clients choose what they send."""
+"""Tokens with unknown keys cause at most one read in this time: clients choose what they send."""
 
 log = logging.getLogger("runnel.server")
 
@@ -38,7 +38,7 @@ class Jwks:
         self._task = self._loop.create_task(self._refresh())
 
     async def close(self) -> None:
-        """Read no more keys."""
+        """Stop reading keys."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -60,7 +60,7 @@ class Jwks:
                 await self._read()
             except (OSError, UnusableKeys, ValueError) as error:
                 log.warning(
-                    "the keys of OAUTHBEARER could not be read again, the former ones stay: %s", error
+                    "the keys of OAUTHBEARER could not be refreshed, the previous ones stay in use: %s", error
                 )
 
     async def _read(self) -> None:

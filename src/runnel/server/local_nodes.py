@@ -200,7 +200,7 @@ def _next_port(port: int, taken: set[int]) -> int:
 
 
 def check_folders(folder: str, count: int) -> None:
-    """A worker that is not started would be missing, with the replicas in its directory."""
+    """Refuse to start without a worker that has a directory, as its replicas would be missing."""
     name = re.compile(re.escape(os.path.basename(folder)) + r"-worker-(\d+)")
     parent = os.path.dirname(folder)
     found = os.listdir(parent) if os.path.isdir(parent) else []

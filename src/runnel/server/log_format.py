@@ -1,10 +1,10 @@
-"""The log of a node on standard error: as text for people, or one JSON object per line for programs.
+"""The log of a node on standard error: as text, or as one JSON object per line for programs.
 
 {"time": "2026-11-18T08:00:00.123Z", "level": "warning", "logger": "runnel.net", "event": "closed …",
  "fields": {…}, "trace_id": "…", "exception": "…"}
 
 `fields` are what the code logged with `extra=`; they, `trace_id` and `exception` are left out if there are
-none. A message that repeats quickly is limited, and the next one says how many were left out.
+none. Messages that repeat quickly are suppressed, and the next one states how many were.
 """
 
 import logging
@@ -29,7 +29,7 @@ def configure_logging(level: str, *, is_json: bool = False) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """Text that says how many messages were left out before."""
+    """Text that states how many messages were suppressed before."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

@@ -7,11 +7,11 @@ iteration of the loop would see every pause, but cost each small request 0.3 of 
 
 What is detected, with an interval of 20 ms:
 
-* A pause of more than an interval is always seen, shortened by what had passed before the timer was due: at
-  most an interval, half of one on average.
-* A shorter pause is seen with the probability that the timer is due in it (a pause of 2 ms: one in ten), also
-  shortened. Lateness below the resolution of timers (1.5 ms) is not distinguished from none: such samples are
-  the time of the loop's iteration in which the timer fired.
+* A pause of more than an interval is always observed, shortened by what had passed before the timer was due:
+  at most an interval, half of one on average.
+* A shorter pause is observed with the probability that the timer is due in it (a pause of 2 ms: one in ten),
+  also shortened. Lateness below the resolution of timers (1.5 ms) is not distinguished from none: such
+  samples are the time of the loop's iteration in which the timer fired.
 * So the counts are samples and not pauses: their shares are how long a request that arrives at a random
   moment waits for the loop. The longest pause is at most one interval longer than the longest sample.
 """
@@ -53,5 +53,5 @@ class LoopProbe:
             self._wait()
 
     def close(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._is_closed = True

@@ -32,7 +32,7 @@ ROUND_SECONDS = 0.2
 
 TIMEOUT_MS = 2000
 REPORT_SECONDS = 10
-"""How often a node that waits reports it."""
+"""How often a waiting node logs that it waits."""
 
 log = logging.getLogger("runnel.server")
 

@@ -410,7 +410,7 @@ class Node:
         return new_keyring(keys, OsFiles(), self.data_dir)
 
     async def _refresh_master_keys(self, disk: DataDirectory) -> None:
-        """Read the master keys now and then, as they may have been rotated."""
+        """Read the master keys periodically, as they may have been rotated."""
         from runnel.server.master_keys import read_master_keys
 
         interval_ms = self.settings.int(MASTER_KEY_REFRESH_MS)
@@ -421,7 +421,9 @@ class Node:
                 if disk.change_master_keys(keys):
                     log.warning("the master keys have changed")
             except (BadSettings, BadDirectory) as error:
-                log.error("the master keys could not be changed, and the former ones are used: %s", error)
+                log.error(
+                    "the master keys could not be changed, and the previous ones stay in use: %s", error
+                )
 
     def _open_disk(
         self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy, keyring: "Keyring | None"

@@ -41,7 +41,7 @@ Stamp = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Made:
-    """What was made of the settings of one listener."""
+    """The result of the TLS settings of one listener."""
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext | None
@@ -61,7 +61,7 @@ class NodeTls:
         """By listener."""
 
     def load(self) -> None:
-        """Make everything for the first time. Raises BadSettings."""
+        """Load everything for the first time. Raises BadSettings."""
         for name, protocol in self._roles.protocols.items():
             if not protocol.uses_tls:
                 continue
@@ -102,7 +102,7 @@ class NodeTls:
         return current
 
     async def reload(self) -> None:
-        """Make everything again; what fails stays as it is."""
+        """Load everything again; what fails stays as it is."""
         async with self._reloading:
             self._stamps = await asyncio.to_thread(self._read_stamps)
             for name in list(self._made):
@@ -118,7 +118,7 @@ class NodeTls:
                 self._made[name] = made
                 if made.server is not None:
                     self.servers[name].context = made.server
-                log.info("TLS of the listener %s was loaded again", name)
+                log.info("TLS of the listener %s was reloaded", name)
 
     async def watch(self) -> None:
         """Reload when a file changes, until cancelled."""

@@ -21,7 +21,7 @@ def raise_descriptor_limit() -> None:
 
 
 def bound_garbage_collection() -> None:
-    """Keep full collections short: each looks only at what was created since the one before.
+    """Keep full collections short: each examines only objects created since the previous one.
 
     A partition is about fifty objects and a full collection takes half a microsecond for each: 10,000
     partitions paused the event loop for 270 ms. What survives a full collection is excluded from the next

@@ -18,7 +18,7 @@ log = logging.getLogger("runnel.server")
 
 
 class QuorumWatch:
-    """Looks from time to time whether the quorum has a leader."""
+    """Checks periodically whether the quorum has a leader."""
 
     def __init__(self, roles: Roles, peers: Peers, cluster_id: str, has_leader: Callable[[], bool]) -> None:
         self._roles = roles

@@ -37,7 +37,7 @@ BOOTSTRAP = "bootstrap.checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a directory is formatted with."""
+    """The contents of a new data directory."""
 
     cluster_id: str
     node_id: int

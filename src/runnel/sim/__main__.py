@@ -34,7 +34,7 @@ SINGLE_NODE_SEEDS_MAX = 200
 """Of each workload of a single node, unless one is selected."""
 
 MUTANT_SEEDS_MAX = 40
-"""A mutant must be detected by one of so many simulations."""
+"""A mutant must be detected by one of this many simulations."""
 
 PROGRESS_INTERVAL_S = 30
 

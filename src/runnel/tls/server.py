@@ -1,4 +1,4 @@
-"""TLS of a listener: the context of new connections, which may be replaced, and who the clients are."""
+"""TLS of a listener: the context of new connections, which may be replaced, and the identity of clients."""
 
 import ssl
 from collections.abc import Callable

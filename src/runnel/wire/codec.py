@@ -48,7 +48,7 @@ def decode_prefix(
 def decode_request(
     message: type[AnyMessage], version: int, view: memoryview, position: int, elements_max: int
 ) -> AnyMessage:
-    """Decode a request, ignoring bytes behind it as Kafka does. Raises MalformedMessage, TooManyElements."""
+    """Decode a request, ignoring trailing bytes as Kafka does. Raises MalformedMessage, TooManyElements."""
     decoder = message._decoders.get(version)
     if decoder is None:
         decoder = _compile(message, version, "decode")

@@ -217,7 +217,7 @@ def test_streams_of_a_topic_that_is_created_again_end(
         frames = [json.loads(line.recv(timeout=20)) for _ in range(5)]
         create_again(http_broker, topic, records)
         name, problem = events.next()
-        assert (name, problem["status"]) == ("error", 409) and "created again" in problem["detail"]
+        assert (name, problem["status"]) == ("error", 409) and "recreated" in problem["detail"]
         assert events.response.read() == b""
         frame = json.loads(line.recv(timeout=20))
         assert (frame["type"], frame["problem"]["status"]) == ("error", 409)

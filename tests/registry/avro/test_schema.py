@@ -86,7 +86,7 @@ INVALID = [
     ('{"type":"record","fields":[]}', "name of the record is missing"),
     ('{"type":"record","name":"R"}', "no list of fields"),
     ('{"type":"record","name":"R","fields":{}}', "no list of fields"),
-    ('{"type":"record","name":"R","fields":[1]}', "at /fields/0: a field is an object"),
+    ('{"type":"record","name":"R","fields":[1]}', "at /fields/0: a field must be an object"),
     ('{"type":"record","name":"R","fields":[{"type":"int"}]}', "name of the field is missing"),
     ('{"type":"record","name":"R","fields":[{"name":"a"}]}', 'type of field "a" is missing'),
     ('{"type":"record","name":"1R","fields":[]}', "not a name"),
@@ -111,7 +111,7 @@ INVALID = [
         '"items":"int"},"default":{}}]}',
         "not an array",
     ),
-    ('{"type":"enum","name":"E"}', "symbols is a list"),
+    ('{"type":"enum","name":"E"}', "symbols must be a list"),
     ('{"type":"enum","name":"E","symbols":["a","a"]}', "symbol twice"),
     ('{"type":"enum","name":"E","symbols":["a-b"]}', "not a name"),
     ('{"type":"enum","name":"E","symbols":["a"],"default":"b"}', "not a symbol"),
@@ -121,9 +121,9 @@ INVALID = [
     (
         '[{"type":"fixed","name":"F","size":1},{"type":"record",'
         '"name":"G","fields":[{"name":"a","type":{"type":"fixed","name":"F","size":1}}]}]',
-        "defined already",
+        "already defined",
     ),
-    ('{"type":"fixed","name":"int","size":1}', "defined already"),
+    ('{"type":"fixed","name":"int","size":1}', "already defined"),
 ]
 
 

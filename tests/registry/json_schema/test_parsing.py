@@ -90,8 +90,8 @@ INVALID = [
     ('{"$ref": "http://[a"}', '$ref "http://[a" is not a URI.'),
     ('{"items": {"$id": "http://[a"}}', "is not a URI"),
     (json.dumps({"$id": "a" * 2_001}), "An id has 2001 characters"),
-    ('{"allOf": [{"$ref": "#"}]}', "applies itself to the same value without end"),
-    ('{"not": {"anyOf": [{"$ref": "#"}]}}', "without end"),
+    ('{"allOf": [{"$ref": "#"}]}', "applies itself to the same value endlessly"),
+    ('{"not": {"anyOf": [{"$ref": "#"}]}}', "endlessly"),
 ]
 
 

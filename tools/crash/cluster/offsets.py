@@ -35,7 +35,7 @@ def groups_together() -> Iterator[str]:
 
 
 class Committed:
-    """Groups with so many committed offsets in total, each in the same partition of `__consumer_offsets`."""
+    """Groups with this many committed offsets in total, all in one partition of `__consumer_offsets`."""
 
     def __init__(self, bootstrap: str, offsets: int, properties: Properties) -> None:
         self.groups = list(islice(groups_together(), -(-offsets // PARTITIONS)))

@@ -46,7 +46,7 @@ class Round:
 
 
 def scaled(count: int, rounds: int) -> int:
-    """The share of a kind in a run of so many rounds; at least one."""
+    """The share of a kind in a run of this many rounds; at least one."""
     return max(1, round(count * rounds / ROUNDS))
 
 

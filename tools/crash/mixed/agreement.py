@@ -159,7 +159,7 @@ def operate(world: MixedWorld) -> Iterator[str]:
         kafka("kafka-leader-election", node, "--election-type", "preferred", *selected)
         for shown in (replicas_of_kafka(node), replicas_of_runnel(node)):
             if shown[place][:2] != (wanted[0], wanted):
-                yield f"{kind}: {place} has {shown[place]}, and {wanted} was asked for"
+                yield f"{kind}: {place} has {shown[place]}, expected {wanted}"
 
 
 def _kinds(world: MixedWorld) -> list[str]:

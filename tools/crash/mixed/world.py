@@ -81,7 +81,7 @@ class MixedWorld(LoadedCluster):
         return next(node for node in self.cluster.running if node.is_broker and kind_of(node) == kind)
 
     def close(self) -> None:
-        # Clients first: they would wait for nodes that are gone.
+        # Clients first: they would wait for nodes that no longer run.
         self._stack.close()
         self.cluster.kill()
 

@@ -194,7 +194,7 @@ def _probes_of_offsets(group: str) -> list[Probe]:
             (on_groups(O.DELETE, group), on_topics(O.READ)),
         ),
     ]
-    # The group that does not exist must not come into being.
+    # The group that does not exist must not be created.
     has_all = group == GROUPS[0]
     return [Probe(8, f"OffsetCommit of {group}", commit, committing, has_all=has_all), *probes]
 

@@ -35,20 +35,20 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
     """The page as Markdown."""
     population = plan.population
     lines = [
-        "# What a request may cost",
+        "# The cost of a request",
         "",
-        "The longest time that one legal request keeps the event loop from serving other connections.",
-        "Written by `make fuzz COST=1`, which sends every API, in its newest and its oldest version,",
-        "requests whose arrays, strings and numbers are as large as the protocol and the limits below permit",
-        "(and larger, which are refused), alone and in pairs,",
+        "This page lists the longest time for which one legal request keeps the event loop from serving",
+        "other connections. It is written by `make fuzz COST=1`, which sends requests of every API, in its",
+        "newest and its oldest version, whose arrays, strings and numbers are as large as the protocol and",
+        "the limits below permit (and larger, which are rejected), alone and in pairs,",
         f"to a broker with {population.partitions:,} partitions, {population.groups:,} groups and "
         f"{population.transactional_ids:,} transactional ids:",
-        f"{len(costs):,} requests. Then it sends large arrays to one with {population.acls:,} ACLs,",
-        f"{population.quotas:,} quotas and an audit log of all decisions, as a client that may use half of",
-        "the topics, groups and transactional ids; and requests of other nodes to an active controller.",
-        "Times are CPU time of the event loop's thread between two waits; a",
-        "request above the bound was repeated, and the least of three counts. Threads that decode and encode",
-        "large messages share the interpreter with the loop, which may wait 5 ms for it after a system call.",
+        f"{len(costs):,} requests. Then it sends large arrays to a broker with {population.acls:,} ACLs,",
+        f"{population.quotas:,} quotas and an audit log of all decisions, as a client that is permitted to",
+        "use half of the topics, groups and transactional ids; and requests of other nodes to an active",
+        "controller. Times are CPU time of the event loop's thread between two waits; a request above the",
+        "bound was repeated, and the shortest of three times counts. Threads that decode and encode large",
+        "messages share the interpreter with the loop, which may wait 5 ms for it after a system call.",
         "",
         _verdict(costs, plan),
     ]

@@ -57,7 +57,7 @@ def _is_in_quick_run(case: Case) -> bool:
 
 
 def _is_authorized_by_element(case: Case) -> bool:
-    """Whether permissions make a difference to its cost: it has an array, or null, which stands for all."""
+    """Whether permissions make a difference to its cost: it has an array, or null, which means all."""
     shape = case.shape
     is_array = bool(shape.counts) and not shape.numbers and not shape.lengths
     return _is_newest(case) and (is_array or bool(shape.nulls) or shape == type(shape)())

@@ -87,7 +87,7 @@ class Values:
         return [self.ids[name] for name in self._topics if name in self.ids] or [bytes(16)]
 
     def different(self, struct: str, count: int) -> int:
-        """How many of so many elements of an array differ, before they repeat themselves."""
+        """The number of distinct elements in an array of this length, before they repeat."""
         if self.fill is Fill.SAME:
             return min(count, 1)
         if struct in _FRESH_TOPIC_STRUCTS:

@@ -30,7 +30,7 @@ class BrokenExchanges(ABC):
         """One broken exchange; its outcome."""
 
     async def run(self, connections: int = CONNECTIONS) -> None:
-        """All exchanges, so many at a time."""
+        """All exchanges, this many at a time."""
         await asyncio.gather(*(self._attacker() for _ in range(connections)))
 
     async def _attacker(self) -> None:

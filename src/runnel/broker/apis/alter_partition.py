@@ -8,7 +8,7 @@ from runnel.messages.alter_partition import AlterPartitionRequest, AlterPartitio
 
 @handles(AlterPartitionRequest)
 async def alter_partition(request: AlterPartitionRequest, ctx: Context) -> AlterPartitionResponse:
-    """Change the ISRs that are valid; each partition by itself.
+    """Change the ISRs that are valid, each partition independently.
 
     v2 topic ids · v3 broker epochs of the members
     """

@@ -18,7 +18,7 @@ from runnel.model.errors import ApiError, ErrorCode
 
 CHECK_INTERVAL_MS = 20
 HIGH_WATERMARK = -1
-"""Offset that stands for the current high watermark: delete all records."""
+"""The offset that means the current high watermark: delete all records."""
 
 
 @handles(DeleteRecordsRequest)

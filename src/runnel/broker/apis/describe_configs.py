@@ -41,7 +41,7 @@ def _show_admin_addresses(result: DescribeConfigsResult, ctx: Context) -> None:
 
 
 def _loop_pauses(ctx: Context) -> DescribeConfigsResourceResult:
-    # Not a setting, so it is no part of a listing: `runnel bench` asks for it by name.
+    # Not a setting, so it is not listed: `runnel bench` requests it by name.
     return DescribeConfigsResourceResult(
         name=LOOP_PAUSES,
         value=ctx.broker.loop_pauses.to_text(),

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken: tokens with their secrets, for those who may use them."""
+"""DescribeDelegationToken: tokens with their secrets, for clients that may use them."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ async def describe_delegation_token(
     """v2 flexible · v3 token requester"""
     broker, session = ctx.broker, ctx.session
     permits_all, check = ctx.authorizer.allows_all(session), Check(ctx, request.api_key)
-    # A denial is recorded if the client has asked for the owner's tokens.
+    # A denial is recorded if the client has requested the owner's tokens.
     check_token = check.alternative if request.owners is None else check
 
     def may_describe(token_id: str, owner: str) -> bool:

@@ -84,7 +84,7 @@ class _Now:
         self._monotonic_ms = ctx.broker.clock.monotonic_ms()
 
     def state_of(self, progress: Progress) -> ReplicaState:
-        """What the leader knows of another replica."""
+        """The state of another replica, as the leader knows it."""
         return ReplicaState(
             replica_id=progress.key.id,
             replica_directory_id=progress.key.directory_id,

@@ -35,5 +35,5 @@ def list_groups(request: ListGroupsRequest, ctx: Context) -> MaybePromise[ListGr
 
 
 def _names(texts: list[str]) -> set[str]:
-    """The states or types of a filter. Those that no group has need not be read: one stands for all."""
+    """The states or types of a filter. Those that no group has need not be read: one represents all."""
     return {text.strip().lower() if len(text) <= NAME_CHARACTERS_MAX else "" for text in texts}

@@ -106,7 +106,7 @@ class Verification:
     def add(self, records: memoryview, partition: ReplicatedLog, result: PartitionProduceResponse) -> None:
         """Add a batch to verify. Raises ApiError."""
         if not partition.is_leader:
-            # Its state of transactions may be behind, and the transaction would get a partition in vain.
+            # Its state of transactions may be stale: the partition would be added needlessly.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {partition.name}")
         producer_id, epoch, sequence = _PRODUCER(records, _PRODUCER_POSITION)
         if self._batches and (producer_id, epoch) != (self._batches[0].producer_id, self._batches[0].epoch):
@@ -130,7 +130,7 @@ class Verification:
             answer = self._broker.transactions.verify(
                 self._transactional_id, first.producer_id, first.epoch, names, self._adds_partitions
             )
-        except Exception as error:  # noqa: BLE001 - `_answered` logs it, and no connection waits for ever
+        except Exception as error:  # noqa: BLE001 - `_answered` logs it, and no connection waits forever
             answer = error
         if isinstance(answer, Promise):
             answer.on_settled(self._answered)

@@ -63,7 +63,7 @@ def _offsets_in_pairs(request: Any) -> None:
 
 
 def _describe_once(request: Any) -> None:
-    """Describe each resource once, with all configs that were asked for."""
+    """Describe each resource once, with all requested configs."""
     resources: dict[tuple[int, str], Any] = {}
     for resource in request.resources:
         same = resources.setdefault((resource.resource_type, resource.resource_name), resource)

@@ -41,7 +41,7 @@ REMEMBERED_CHARACTERS_MAX = 512
 """Clients may choose names of many kilobytes: longer ones are looked up each time."""
 
 _OPEN_OF_CLUSTER = 1 << Operation.DESCRIBE | 1 << Operation.DESCRIBE_CONFIGS | 1 << Operation.IDEMPOTENT_WRITE
-"""What everyone may do with a cluster that no ACL is about, if there is an audit topic: who may alter it,
+"""The operations that everyone has on a cluster without ACLs, if there is an audit topic: who may alter it,
 delete its topics or act as a broker has access to the audit topic as well."""
 
 
@@ -61,7 +61,7 @@ class Verdicts:
 
 
 class AclAuthorizer:
-    """Permits what super users want and ACLs allow."""
+    """Permits all requests of super users, and those that ACLs allow."""
 
     def __init__(
         self, super_users: frozenset[str], *, allow_unlisted: bool, is_audited: bool, audit_topic: str = ""

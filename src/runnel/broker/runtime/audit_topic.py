@@ -47,7 +47,7 @@ BATCH_BYTES_MAX = 256 * 1024
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 15.0
 
 COUNTS_SECONDS = 1.0
-"""Counts are written this often at most: a flood of denials is not to be a flood of records."""
+"""Counts are written at most this often, so that a flood of denials is not a flood of records."""
 
 CLOSE_SECONDS = 5.0
 """How long a stop waits in total until what is queued is written."""
@@ -92,7 +92,7 @@ class AuditTopic:
     # -- any thread
 
     def offer(self, event: dict[str, Any]) -> None:
-        """Queue an event; callers exclude each other."""
+        """Queue an event; not to be called concurrently."""
         if len(self._queue) + self._writing >= self._queue_max:
             self._dropped += 1
             return

@@ -69,7 +69,7 @@ class Context:
 
     @property
     def shows_topic(self) -> Callable[[str], bool] | None:
-        """Whether the client may know of a topic; None if of all."""
+        """Whether the client may describe a topic; None if it may describe all."""
         authorizer, session = self.authorizer, self.session
         if authorizer.allows_all(session):
             return None

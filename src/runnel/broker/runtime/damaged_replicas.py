@@ -94,7 +94,7 @@ class DamagedReplicas:
     async def reported(self) -> None:
         """At start: return when no damaged replica can be elected, or after a while.
 
-        Without directories there is nothing to wait for: no request tells the controller of one replica.
+        Without directories there is nothing to wait for: no request reports one replica to the controller.
         """
         metadata = self._broker.metadata
         try:

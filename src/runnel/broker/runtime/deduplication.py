@@ -162,6 +162,6 @@ class Deduplication:
         self._read_on(reading)
 
     def _failed(self, error: Exception) -> None:
-        """The next record with a key begins again."""
+        """The next record with a key starts the reading again."""
         self._reading = None
         logger.warning("%s: its idempotency keys could not be read: %s", self._stored.name, error)

@@ -176,7 +176,7 @@ class FollowerSession:
         """The request that waits for records."""
         self.waker = waker
         self._awaited: dict[asyncio.Future[None], int] = {}
-        """Those who wait for requests, and for how many."""
+        """The waiters for requests, and for how many."""
 
     def fetched_again(self) -> "asyncio.Future[None]":
         """Done when a request is noted that the follower decides on from now on; a waiting one is answered.
@@ -314,7 +314,7 @@ class FollowerSessions:
                 self._broker.run(self._close_in_steps(session))
 
     async def _close_in_steps(self, session: FollowerSession) -> None:
-        # Nothing is lost meanwhile: the time of its last fetch does not change any more.
+        # Nothing is lost meanwhile: the time of its last fetch no longer changes.
         while session.cursors:
             await asyncio.sleep(0)
             session.close(STEP_CURSORS)

@@ -81,7 +81,7 @@ class Unlimited:
 
 
 class Uncounted:
-    """No metrics are kept, until the broker that has these gates is made."""
+    """No metrics are kept until the broker that has these gates is created."""
 
     def account(
         self,

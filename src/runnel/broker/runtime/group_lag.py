@@ -76,7 +76,7 @@ class GroupLags:
             self._timer = self._broker.timers.call_later(INTERVAL_MS, self._start_round)
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -203,7 +203,7 @@ class GroupLags:
         return LagFamilies(self._ids(), self.evaluate, count).families()
 
     def answer(self, query: Query) -> Answer:
-        """`GET /lag`: the groups that the query asks for, as far as this broker coordinates them."""
+        """`GET /lag`: the groups that the query requests and that this broker coordinates."""
         try:
             shown = page(self._ids(), query)
         except ValueError as error:

@@ -7,7 +7,7 @@ proof has begun shows that it was no leader by then, and had stored nothing for 
 do, nothing was committed elsewhere. A leader that is isolated and replaced proves nothing. This is ReadIndex
 of the Raft dissertation, section 6.4, for an ISR.
 
-A proof is valid for all that was asked before it began. So those who ask while one is running share the next.
+A proof is valid for requests that arrived before it began. Requests during a proof share the next one.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class LeadershipProofs:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: dict[ReplicatedLog, Waiting] = {}
-        """Of each partition with a running proof, those who wait for the next one."""
+        """The waiters for the next proof, by partition with a running proof."""
         self._warned_ms = -WARNING_INTERVAL_MS
 
     def next(self, partition: ReplicatedLog, timeout_ms: int) -> Promise[ErrorCode | None]:

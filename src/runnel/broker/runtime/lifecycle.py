@@ -43,7 +43,7 @@ CONTROLLER_SILENCE_MS = 100
 """A broker that stops probes the voters after this time without an answer."""
 
 _RETRIED = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors of a registration that end by themselves: the session of the previous process expires."""
+"""Temporary errors of a registration: the session of the previous process expires."""
 
 
 class RegistrationRefused(Exception):
@@ -100,7 +100,7 @@ class BrokerLifecycle:
             await self._broker.metadata.changed()
 
     async def shut_down(self) -> None:
-        """Request the controlled shutdown; returns when this broker leads no partition any more."""
+        """Request the controlled shutdown; returns when this broker no longer leads any partition."""
         if self._beating is None:
             return
         self._is_stopping = True

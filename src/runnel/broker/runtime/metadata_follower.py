@@ -35,7 +35,7 @@ WARNING_INTERVAL_MS = 1_000
 
 CONFIGURED_PER_STEP = 1_000
 TOPIC_WEIGHT = 20
-"""Partitions that get new settings in one step; a topic counts as so many."""
+"""Partitions that get new settings in one step; a topic counts as TOPIC_WEIGHT partitions."""
 
 PARTITIONS_PER_STEP = 32
 """Number of partitions opened or changed before control returns to the event loop."""

@@ -60,7 +60,7 @@ FAILURES_MAX = 50
 
 
 class _Retried(Exception):
-    """A failure of the disk that may end by itself, and has changed nothing."""
+    """A failure of the disk that may be temporary, and has changed nothing."""
 
 
 class Follower(Protocol):

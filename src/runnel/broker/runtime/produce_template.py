@@ -239,7 +239,7 @@ class ProduceTemplate:
         return b"".join(response_frame(response, self.version, correlation_id))
 
     def wait(self, partition: ReplicatedLog, run: "ProduceRun") -> None:
-        """Wait for the replicas that the producers asked for."""
+        """Wait for the acknowledgements that the producers require."""
         if self._acks == ACKS_ALL:
             partition.when_replicated(run, self._timeout_ms)
         else:

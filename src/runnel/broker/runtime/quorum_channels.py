@@ -81,7 +81,7 @@ class QuorumChannels:
             self._on_unsupported(sent)
         elif isinstance(error, PeerFailed):
             self._reports.failed(sent.peer, str(error))
-            # One that fails before its time was refused or cut off.
+            # One that fails before its time was refused or disconnected.
             self._on_failed(sent, self._broker.clock.monotonic_ms() < deadline_ms)
         else:
             assert isinstance(error, Exception)

@@ -1,4 +1,4 @@
-"""What an operator can do about a damaged log: that depends on who else has its records."""
+"""What an operator can do about a damaged log: that depends on which other replicas have its records."""
 
 from runnel.log.names import LAST_BOOT, RECOVERY_POINTS
 from runnel.model.ids import TopicPartition

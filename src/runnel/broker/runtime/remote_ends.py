@@ -37,7 +37,7 @@ PURPOSE = "lag"
 
 PARTITIONS_PER_REQUEST = 250
 PARTITIONS_PER_ROUND = 2000
-"""Of one leader; if it leads more, each is asked for in some of the rounds."""
+"""Partitions of one leader in a round; if it leads more, each is requested in some of the rounds."""
 
 FETCH_BYTES = 64 * 1024
 """At least one batch is returned."""
@@ -52,7 +52,7 @@ class RemoteEnds:
         self._busy: set[int] = set()
         """Leaders with requests in flight."""
         self._asked: dict[int, int] = {}
-        """How many partitions each leader was asked for: where the next round continues."""
+        """How many partitions were requested of each leader: where the next round continues."""
 
     def observe(self, by_leader: dict[int, list[ObservedPartition]]) -> None:
         """Ask leaders for the ends of their partitions, unless they have not answered the last time."""

@@ -9,7 +9,7 @@ from waiting; a request waits for records no longer than until then. A response 
 than the current one is ignored.
 
 A partition is added when its leader changes, and its producers wait until it is fetched. If the request in
-flight waits for records of others, it is given up: a new session, on a new connection, begins with all.
+flight waits for records of others, it is abandoned: a new session, on a new connection, begins with all.
 """
 
 import asyncio
@@ -162,7 +162,7 @@ class ReplicaFetcher:
         self._may_wait = False
         """Does the leader answer the request in flight only when it has records?"""
         self._impatient_for = 0
-        """The request that is given up if it has no response soon."""
+        """The request that is abandoned if it has no response soon."""
         self._is_given_up = False
         self._given_up_ms = NEVER_MS
         self._returns_ms: list[int] = []

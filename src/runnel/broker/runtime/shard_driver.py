@@ -150,7 +150,7 @@ class ShardDriver(Generic[AnyShard]):
         self._parked: dict[int, tuple[Promise[Any], Refuse[Any]]] = {}
         self._last_waiter = 0
         self._held: list[_Held[Any]] = []
-        """Responses that wait for a commit; answered ones are removed now and then."""
+        """Responses that wait for a commit; answered ones are removed periodically."""
         self._held_max = _HELD_MIN
 
     @property

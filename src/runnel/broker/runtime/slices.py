@@ -59,7 +59,7 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
     def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded | None]:
         for slicing in slicings:
             if getattr(request, slicing.request[0]):
-                # Not all of a large request is looked at: whether its slices are costly is decided for each.
+                # Not all of a large request is examined: whether its slices are costly is decided for each.
                 is_large = weighs_more(request, slicing.request, slicing.elements)
                 if is_large or slicing.is_costly(request, ctx):
                     ctx.is_large = True

@@ -29,7 +29,7 @@ delays those that follow it on its connection.
 """
 
 REQUEST_TIMEOUT_MS = 30_000
-"""How long the controller is looked for."""
+"""How long to search for the controller."""
 
 
 def chance(broker: "Broker") -> Randomness:

@@ -18,4 +18,4 @@ class RequestContext:
     uuid: str
     """A random UUID for the id of a new member."""
     shows_topic: Callable[[str], bool] | None = None
-    """Whether the client may know of a topic; None if of all."""
+    """Whether the client may describe a topic; None if it may describe all."""

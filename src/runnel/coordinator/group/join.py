@@ -1,7 +1,7 @@
 """JoinGroup in a classic group.
 
 * Without a member id, dynamic: since v4 an id is returned with MEMBER_ID_REQUIRED and the client rejoins with
-  it, so that a client which gives up leaves no orphaned member (KIP-394). Before, it is added at once.
+  it, so that an abandoned join leaves no orphaned member (KIP-394). Before, it is added at once.
 * Without a member id, static: added at once; replaces the previous member with the instance id.
 * With a pending member id: added.
 * With the id of a member: a rejoin, which triggers a rebalance depending on what changed.

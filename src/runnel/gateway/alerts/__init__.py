@@ -2,5 +2,5 @@
 
     Scraper ─► observe.alerts.Alerting ─► StateTopic (a transaction) ─► Delivery: webhook, Slack, e-mail
 
-Of all evaluators of a cluster one is active, the others stand by. A process awaits `evaluator.run`.
+One of the evaluators of a cluster is active, the others are on standby. A process awaits `evaluator.run`.
 """

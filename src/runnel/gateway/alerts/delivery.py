@@ -1,4 +1,4 @@
-"""Deliveries to receivers, in threads: one at a time to each, so that one that hangs delays no other."""
+"""Deliveries to receivers, in threads: one at a time to each, so that a slow receiver delays no other."""
 
 import asyncio
 import logging

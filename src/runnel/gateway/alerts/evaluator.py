@@ -1,7 +1,7 @@
-"""The evaluator: one of all that run is active, evaluates the rules and notifies; the others stand by.
+"""The evaluator: one of those that run is active, evaluates the rules and notifies; others are on standby.
 
 The active one writes a record with every evaluation. When that record is deleted, or was not renewed for a
-few intervals, another takes over: it initializes the transactional id, by which the former is fenced, reads
+few intervals, another takes over: it initializes the transactional id, which fences the former one, reads
 what was stored, and continues. States are stored before notifications are delivered, and a delivery is stored
 when it has succeeded: after a crash in between it is delivered again. While the cluster cannot be written to,
 the active evaluator continues without storing: that a cluster is down must be reported.
@@ -54,7 +54,7 @@ class EvaluatorOptions:
 
 
 class Evaluator:
-    """Evaluates the rules of a cluster, or stands by for the one that does."""
+    """Evaluates the rules of a cluster, or is on standby for the evaluator that does."""
 
     def __init__(self, options: EvaluatorOptions) -> None:
         self.options = options
@@ -115,7 +115,7 @@ class Evaluator:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
 
-    # Standing by.
+    # On standby.
 
     async def _stand_by(self, topic: StateTopic) -> None:
         """Wait until no other evaluator is active."""
@@ -142,7 +142,7 @@ class Evaluator:
             self._silences.append((key, value))
             self._wake.set()
 
-    # Being active.
+    # Active.
 
     async def _lead(self, topic: StateTopic, scraper: Scraper) -> None:
         """Evaluate and notify until another evaluator takes over."""
@@ -177,7 +177,7 @@ class Evaluator:
         if self._clock.now_ms() >= self._evaluated_ms + interval_ms:
             snapshot = await scraper.snapshot(self._clock.now_ms())
             self._evaluated_ms = snapshot.at_ms
-            # Thousands of series take a while: not on the event loop, which others may share.
+            # Thousands of series take a while: not on the event loop, which may be shared.
             await asyncio.to_thread(self.alerting.evaluate, snapshot)
         self._take_in()
         due = self.alerting.due(self._clock.now_ms())
@@ -309,9 +309,9 @@ async def run(evaluator: Evaluator) -> None:
 def _changes(
     stored: Mapping[str, str], wanted: Mapping[str, str], known: frozenset[str]
 ) -> dict[str, str | None]:
-    """What is to be written: of what is `known`, that which is not wanted is deleted.
+    """The records to write: `wanted` ones that changed, and deletions of `known` ones that are not wanted.
 
-    A silence is deleted when it is forgotten, but never written: users do that.
+    An expired silence is deleted, but silences are never written: users do that.
     """
     changes: dict[str, str | None] = {key: None for key in stored.keys() & known - wanted.keys()}
     for key, text in wanted.items():
@@ -326,7 +326,7 @@ def _term(records: Mapping[str, str]) -> int:
 
 
 class SteadyClock:
-    """The time of day, except that it never goes back: states and points have times of several processes."""
+    """The time of day, but never going backwards: states and points have times of several processes."""
 
     def __init__(self) -> None:
         self._base_ms, self._base_s = 0, time.monotonic()

@@ -11,7 +11,7 @@ from runnel.observe.alerts.groups import Notification
 
 VERSION = "4"
 ALERTS_MAX = 100
-"""Alerts of one notification; `truncatedAlerts` says how many more there are."""
+"""Alerts of one notification; `truncatedAlerts` is the number of further ones."""
 SLACK_ALERTS_MAX = 20
 SUBJECT_CHARACTERS_MAX = 200
 NEVER = "0001-01-01T00:00:00Z"

@@ -151,7 +151,7 @@ def _slack(receiver: Receiver, notification: Notification) -> None:
 
 
 def signature(secret: str, moment: str, body: bytes) -> str:
-    """What a webhook is signed with: its time, too, so that an old one cannot be sent again."""
+    """The signature of a webhook, which covers its time, so that it cannot be replayed later."""
     digest = hmac.new(secret.encode(), moment.encode() + b"." + body, hashlib.sha256)
     return f"sha256={digest.hexdigest()}"
 

@@ -1,6 +1,6 @@
 """Reads the metrics of all nodes: of brokers at the admin listeners that their configs name.
 
-A controller that is no broker has no such configs: it is read at an address that was given, or not at all.
+A controller that is not a broker has no such configs: it is read at a configured address, or not at all.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Scraper:
         return Snapshot(at_ms, tuple(await asyncio.gather(*(self._broker(known) for known in nodes))))
 
     async def _find_voters(self) -> None:
-        """Look up the controllers, now and then; without an answer the last known ones stay."""
+        """Look up the controllers periodically; without an answer the last known ones stay."""
         if time.monotonic() < self._voters_due_s:
             return
         self._voters_due_s = time.monotonic() + VOTERS_EVERY_S
@@ -113,8 +113,8 @@ class Scraper:
         if not known.is_broker:
             if not known.is_unreachable:
                 log.warning(
-                    "controller %d is no broker: without its address in alerts.admin.addresses, "
-                    "no metrics are read",
+                    "controller %d is not a broker: without its address in alerts.admin.addresses, "
+                    "its metrics are not read",
                     view.node_id,
                 )
             known.is_unreachable = True

@@ -57,7 +57,7 @@ class StateTopic:
     # Reading.
 
     async def follow(self) -> None:
-        """Read the topic without end; failures are retried."""
+        """Read the topic until cancelled; failures are retried."""
         while True:
             try:
                 await self._follow()
@@ -145,7 +145,7 @@ class StateTopic:
             raise
 
     async def release(self) -> None:
-        """Give up the producer."""
+        """Abandon the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await _close(producer)
@@ -157,7 +157,7 @@ async def prepare(cluster: Cluster) -> None:
 
 
 class StoredRecords:
-    """The records of the topic, for those who only read them: each time, what is new is read."""
+    """The records of the topic, for readers: each call reads the records that are new."""
 
     def __init__(self, cluster: Cluster, prefixes: tuple[str, ...] = ("",)) -> None:
         """Only records whose keys begin with one of the prefixes are kept."""
@@ -215,7 +215,7 @@ async def write_silence(cluster: Cluster, silence: Silence) -> None:
 
 
 def object_of(text: str | None) -> dict[str, object]:
-    """A JSON object; empty if it is none."""
+    """The text as a JSON object; empty if it is not one."""
     with suppress(ValueError):
         value = json.loads(text or "")
         if isinstance(value, dict):

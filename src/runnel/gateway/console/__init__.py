@@ -1,4 +1,4 @@
-"""The console: pages rendered here, with htmx and a little JavaScript in the browser.
+"""The console: pages rendered by the gateway, with htmx and a little JavaScript in the browser.
 
 A page is a frame with its content. The frame needs nothing of the cluster; if the content is not there within
 a moment, the frame is sent without it, and the browser asks for it again (`pages.py`). What changes something

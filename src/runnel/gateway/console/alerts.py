@@ -19,7 +19,7 @@ STATES = (FIRING, PENDING, RESOLVED)
 
 
 async def alerts(visit: Visit) -> Content:
-    """What fires, is pending or was resolved; and what is silenced."""
+    """Firing, pending and resolved alerts, and silences."""
     is_set_up = TOPIC in (await visit.data.catalogue.get()).by_name
     records = await visit.data.alert_records.get() if is_set_up else {}
     now_ms = _now_ms()
@@ -91,14 +91,14 @@ def _labels(form: Form) -> dict[str, str]:
 async def silence(visit: Visit, form: Form) -> Done:
     """Silence the alerts that have these labels."""
     labels = _labels(form)
-    why = required(form, "why", "a reason: others will read it")
+    why = required(form, "why", "a reason: it is shown to other users")
     try:
         duration_ms = parse_duration_ms(required(form, "for", "how long"))
     except InvalidMoment as error:
         raise Refused(str(error)) from None
     chosen = {name: value for name, value in labels.items() if f"label:{name}" in form}
     if not chosen:
-        raise Refused("choose at least one label: else everything would be silenced")
+        raise Refused("choose at least one label: otherwise all alerts would be silenced")
     now_ms = _now_ms()
     matchers = tuple(Matcher(name, "=", value) for name, value in sorted(chosen.items()))
     who = visit.session.name or "console"
@@ -109,7 +109,7 @@ async def silence(visit: Visit, form: Form) -> Done:
 
 
 async def show_end(visit: Visit, form: Form) -> dict[str, Any]:
-    """A silence that would end."""
+    """The silence that would be ended."""
     return {"silence": _silence_row(await _find(visit, form))}
 
 

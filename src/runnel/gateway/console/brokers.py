@@ -1,4 +1,4 @@
-"""Brokers, the quorum, where partitions are, and what moves; settings of brokers."""
+"""Brokers, the quorum, the placement of partitions, and reassignments; settings of brokers."""
 
 import asyncio
 from typing import Any
@@ -168,7 +168,7 @@ async def show_elect(visit: Visit, form: Form) -> dict[str, Any]:
 
 
 async def elect(visit: Visit, form: Form) -> Done:
-    """Let the preferred replicas lead."""
+    """Elect the preferred replicas."""
     catalogue = await visit.data.catalogue.get()
     partitions = [
         TopicPartition(topic.name, view.partition)

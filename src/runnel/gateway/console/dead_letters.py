@@ -1,4 +1,4 @@
-"""Dead letters: what could not be processed, by reason and source; and sending it back.
+"""Dead letters: records that could not be processed, by reason and source; and redriving them.
 
 A letter is redriven as `runnel pipeline run dead-letters --redrive` does it: in one transaction with its
 mark, under the same transactional id, so that both fence each other and no letter is redriven twice.
@@ -32,7 +32,7 @@ from runnel.pipelines.dead_letters.letter import (
 )
 
 LETTERS_MAX = 2000
-"""Letters that are looked at, the newest ones; the command looks at all."""
+"""The newest letters, which the page reads; the command reads all."""
 
 REDRIVEN_MAX = 500
 MARKS_MAX = 200_000
@@ -134,7 +134,7 @@ async def _marks(visit: Visit, topic: str) -> set[str] | None:
 
 
 async def show_redrive(visit: Visit, form: Form) -> dict[str, Any]:
-    """What would be sent back."""
+    """The letters that would be redriven."""
     topic = await find_topic(visit)
     kind, source = form.get("kind", ""), form.get("source", "")
     chosen = await _chosen(visit, topic, kind, source)
@@ -158,7 +158,7 @@ async def _chosen(visit: Visit, topic: TopicView, kind: str, source: str) -> lis
 
 
 async def redrive(visit: Visit, form: Form) -> Done:
-    """Send letters back to their topic, exactly once."""
+    """Redrive letters to their topic, exactly once."""
     topic = await find_topic(visit)
     kind, source = form.get("kind", ""), form.get("source", "")
     if not source:
@@ -175,7 +175,7 @@ async def redrive(visit: Visit, form: Form) -> Done:
             async with producer.transaction():
                 for letter in chosen:
                     await _send_back(producer, topic, letter, source, count)
-    return Done(f"sent {len(chosen)} letters of {topic.name} back to {source}")
+    return Done(f"redriven: {len(chosen)} letters of {topic.name} to {source}")
 
 
 async def _send_back(

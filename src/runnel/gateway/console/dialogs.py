@@ -19,7 +19,7 @@ class Done:
 
     message: str
     go: str = ""
-    """Where to go from here; the page is read again if it is empty."""
+    """Where the browser goes next; the page is reloaded if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Dialog:
     act: Callable[[Visit, Form], Awaitable[Done | Again]]
 
     async def respond(self, visit: Visit) -> Response:
-        """Show the form, or do what it says."""
+        """Show the form, or carry out the change."""
         if visit.request.method == "GET":
             form = dict(visit.query)
             return await self._form(visit, form)
@@ -97,6 +97,6 @@ def whole(form: Form, name: str, what: str, *, least: int = 0, most: int = 2**63
 
 
 def confirmed(form: Form, name: str) -> None:
-    """A change that loses something needs the name of what is lost."""
+    """A deletion is confirmed by entering the name of what is deleted."""
     if form.get("confirm", "").strip() != name:
         raise Refused(f"to confirm, enter the name: {name}")

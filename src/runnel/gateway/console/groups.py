@@ -79,7 +79,7 @@ async def groups(visit: Visit) -> Content:
 
 
 async def _past(visit: Visit, group_id: str | None = None) -> LagHistory | None:
-    """The lag of the last day, for those who may see all of it now."""
+    """The lag of the last day, for users who may see all of it now."""
     if not await visit.data.admin_addresses.get():
         return None
     if group_id is not None:
@@ -149,7 +149,7 @@ async def group(visit: Visit) -> Content:
 
 
 async def _group_as_of(visit: Visit, name: str, at_ms: int) -> Content:
-    # Whether the person may see it is for the cluster to say.
+    # The cluster decides whether the user may see it.
     await Groups(visit.cluster).describe(name)
     past = await _past(visit, name)
     sample = None if past is None else past.at(at_ms).get(name)
@@ -192,7 +192,7 @@ async def reset(visit: Visit, form: Form) -> Done | Again:
     moves = await _moves(visit, form, name)
     if "apply" not in form:
         return Again({"moves": moves})
-    # What was shown is what is done: the ends may have moved since.
+    # The offsets that were shown are committed: the ends may have moved since.
     shown = {f"{move.partition}": move for move in moves}
     after = {}
     for text, value in form.items():

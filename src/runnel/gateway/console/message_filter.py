@@ -1,4 +1,4 @@
-r"""Which messages a person wants to see, as one line of text. No I/O.
+r"""A filter of messages, as one line of text. No I/O.
 
     anna                 anna occurs in the value, the key or a header, in any case
     "two words"          so do both words, next to each other
@@ -9,7 +9,7 @@ r"""Which messages a person wants to see, as one line of text. No I/O.
     partition=3          the partition
     -key=anna            not
 
-All terms have to hold.
+A message must match all terms.
 """
 
 import json
@@ -62,7 +62,7 @@ class MessageFilter:
     terms: tuple[Predicate, ...]
 
     def matches(self, message: Message) -> bool:
-        """Do all terms hold?"""
+        """Does a message match all terms?"""
         return all(term(message) for term in self.terms)
 
 

@@ -14,7 +14,7 @@ from runnel.model.ids import TopicPartition
 
 SIZES = FetchSizes(request_bytes=4 * 1024 * 1024, partition_bytes=512 * 1024)
 READ_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes that are fetched before it is looked at what they are."""
+"""Bytes that are fetched before they are examined."""
 
 PAGE_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that are fetched to show one page."""
@@ -224,7 +224,7 @@ async def scan(
 
 
 async def matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
-    """Those that match, looked at in turns, in a thread: a filter may have many terms."""
+    """The messages that match; compared in a thread, in turns, since a filter may have many terms."""
     matched: list[Message] = []
     part: list[Message] = []
     turns = Turns()

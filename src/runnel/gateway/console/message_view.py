@@ -1,4 +1,4 @@
-"""A message as it is shown: decoded, and as commands that read it again."""
+"""A message as it is shown: decoded, and as commands that read the same message."""
 
 import base64
 import json
@@ -86,7 +86,7 @@ def editable(value: bytes | None) -> tuple[str, bool]:
 
 
 def commands_of(message: Message, bootstrap: str) -> list[tuple[str, str]]:
-    """(name, command) that reads the message again."""
+    """(name, command) pairs that read the same message."""
     first = bootstrap.split(",")[0]
     topic = shlex.quote(message.topic)
     runnel = (

@@ -49,7 +49,7 @@ NARROW_BARS = 24
 
 
 class Browsing:
-    """What a person wants to see of a topic, from the address of the page."""
+    """The part of a topic that a page shows, from the address of the page."""
 
     def __init__(self, query: Mapping[str, str], topic: TopicView) -> None:
         self.topic = topic

@@ -1,4 +1,4 @@
-"""Times as people enter them: in UTC, as the console shows them."""
+"""Times as users enter them: in UTC, as the console shows them."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The overview: is the cluster well, what moves through it, and what needs attention?"""
+"""The overview: the health of the cluster, its throughput, and what needs attention."""
 
 import asyncio
 from collections import Counter
@@ -64,7 +64,7 @@ async def overview(visit: Visit) -> Content:
 
 
 def health_of(catalogue: Catalogue, brokers: Brokers, quorum: QuorumView | None) -> Health:
-    """The worst of what is wrong comes first."""
+    """The most severe problem comes first."""
     offline, under = catalogue.offline, catalogue.under_replicated
     fenced = ", ".join(str(broker.node_id) for broker in brokers.fenced)
     if offline:
@@ -139,7 +139,7 @@ def _short(value: float | None) -> float | None:
 
 
 async def _optional(reading: Awaitable[T]) -> T | None:
-    """What a person may not see, or the cluster cannot tell now, is left out."""
+    """Omits what the user is not permitted to see, and what the cluster cannot report now."""
     try:
         async with asyncio.timeout(QUORUM_PATIENCE_S * 3):
             return await reading

@@ -53,7 +53,7 @@ log = logging.getLogger("runnel.console")
 
 
 class Refused(Exception):
-    """A request cannot be carried out as it is; the message is shown to the person."""
+    """A request cannot be carried out as it is; the message is shown to the user."""
 
     def __init__(self, message: str, status: int = 422) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request of a person with a session."""
+    """A request of a user with a session."""
 
     request: "Request"
     session: Session
@@ -89,7 +89,7 @@ class Visit:
         return str(self.request.path_params[name])
 
     def number(self, name: str, default: int = 0, *, most: int = 2**63 - 1) -> int:
-        """A number of the query; the default if it is none."""
+        """A number of the query; the default if it is not a number."""
         text = self.query.get(name, "")
         return min(int(text), most) if text.isdecimal() and len(text) < 20 else default
 
@@ -117,7 +117,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: where it is, what it shows, and how often it is read again."""
+    """A page: its address, its content, and how often it is refreshed."""
 
     path: str
     title: str
@@ -217,7 +217,7 @@ Endpoint = Callable[["Request"], Awaitable[Response]]
 
 
 def endpoint(handler: Callable[[Visit], Awaitable[Response]]) -> Endpoint:
-    """A handler for people with a session; others are sent to the login."""
+    """A handler for users with a session; others are sent to the login."""
 
     async def respond(request: "Request") -> Response:
         gateway: Gateway = request.app.state.gateway

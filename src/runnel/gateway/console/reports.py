@@ -40,7 +40,7 @@ def find_reports(folder: Path) -> list[Report]:
 
 async def _reports(visit: Visit) -> list[Report]:
     if visit.gateway.sessions.needs_login:
-        # A report may show what a person may not see in the cluster.
+        # A report may show what the user is not permitted to see in the cluster.
         return []
     return await asyncio.to_thread(find_reports, visit.gateway.options.reports)
 

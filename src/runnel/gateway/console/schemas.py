@@ -97,7 +97,7 @@ def pretty(version: Version) -> str:
 
 
 def differences(old: str, new: str) -> list[tuple[str, str]]:
-    """Lines with what happened to each: `+`, `-`, `@` for a place, or a blank."""
+    """Lines with their kind: `+`, `-`, `@` for a position, or a blank."""
     sides = (old.splitlines(), new.splitlines())
     if max(map(len, sides)) > DIFF_LINES_MAX:
         return [("@", f"the schemas have more than {DIFF_LINES_MAX} lines: use runnel schema diff")]

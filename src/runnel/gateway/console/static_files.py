@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 THEME = "theme.css"
-"""The style that the console shares with reports, made of the colours of both."""
+"""The style that the console shares with reports, with the colours of both."""
 NAMES = (
     THEME,
     "console.css",

@@ -1,4 +1,4 @@
-"""Streams of server-sent events: the search through a topic, and its tail."""
+"""Streams of server-sent events: the search of a topic, and its live tail."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How figures, times and bytes are written."""
+"""Formats of numbers, times and bytes."""
 
 import time
 from datetime import UTC, datetime

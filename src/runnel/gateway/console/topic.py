@@ -15,7 +15,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition, id_text
 
 READERS_MAX = 1000
-"""Groups whose commits are looked at to find the readers of a topic."""
+"""Groups whose commits are read to find the consumers of a topic."""
 
 PARTITIONS_SHOWN = 500
 
@@ -121,7 +121,7 @@ async def readers(visit: Visit) -> Content:
 
 
 async def show_delete(visit: Visit, form: Form) -> dict[str, Any]:
-    """What is lost with a topic."""
+    """What the deletion of a topic would delete."""
     topic = await find_topic(visit)
     names = [TopicPartition(topic.name, view.partition) for view in topic.partitions]
     (starts, ends), sizes = await asyncio.gather(visit.data.bounds(names), optional_sizes(visit))
@@ -207,7 +207,7 @@ async def change_setting(visit: Visit, form: Form) -> Done:
 
 
 def setting_owner(visit: Visit) -> tuple[ResourceType, str]:
-    """Whose settings an address is about."""
+    """The resource whose settings an address names."""
     if "topic" in visit.request.path_params:
         return ResourceType.TOPIC, visit.path("topic")
     broker = visit.path("broker")
@@ -231,7 +231,7 @@ async def show_reassign(visit: Visit, form: Form) -> dict[str, Any]:
 
 
 async def reassign(visit: Visit, form: Form) -> Done:
-    """Give a partition other replicas, or cancel that."""
+    """Reassign the replicas of a partition, or cancel its reassignment."""
     topic = await find_topic(visit)
     partition = TopicPartition(topic.name, int(visit.path("partition")))
     if "cancel" in form:

@@ -15,7 +15,7 @@ from runnel.model.ids import TopicPartition
 
 ROWS = 50
 BOUNDS_MAX = 2000
-"""Offsets of at most this many partitions are asked for to show one page."""
+"""Offsets of at most this many partitions are requested to show one page."""
 
 BOUNDS_PATIENCE_S = 1.0
 """How long a list waits for offsets: it is shown without them, and read again soon."""
@@ -24,7 +24,7 @@ SETTING_FIELDS = ("cleanup.policy", "retention.ms", "min.insync.replicas")
 
 
 async def topics(visit: Visit) -> Content:
-    """One page of the list: what it shows is asked for, nothing else."""
+    """One page of the list: only what it shows is requested."""
     data = visit.data
     data.throughput.use()
     catalogue = await data.catalogue.get()
@@ -88,7 +88,7 @@ async def _records(visit: Visit, shown: list[TopicView]) -> dict[str, int]:
         async with asyncio.timeout(BOUNDS_PATIENCE_S):
             starts, ends = await visit.data.bounds(partitions[:BOUNDS_MAX])
     except (ClientError, TimeoutError):
-        # A topic of the page was deleted, or a leader has just changed: the next reading knows.
+        # A topic of the page was deleted, or a leader has just changed: the next refresh shows it.
         return {}
     complete = {partition.topic for partition in partitions[:BOUNDS_MAX]}
     complete -= {partition.topic for partition in partitions[BOUNDS_MAX:]}

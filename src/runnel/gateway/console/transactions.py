@@ -1,4 +1,4 @@
-"""Transactions: who has one open, in which state, and how to end one that hangs."""
+"""Transactions: those that are open, with their producers and states, and aborting one that hangs."""
 
 import time
 from typing import Any
@@ -43,7 +43,7 @@ async def transactions(visit: Visit) -> Content:
 
 
 async def show_abort(visit: Visit, form: Form) -> dict[str, Any]:
-    """What is aborted."""
+    """The transaction that would be aborted."""
     name = visit.query.get("id") or form.get("id", "")
     view = await Transactions(visit.cluster).describe(name)
     return {"name": name, "view": view}

@@ -1,4 +1,4 @@
-"""Bodies of requests: each arrives in time, and all together take a limited amount of memory."""
+"""Bodies of requests: each has a deadline, and all share a limited amount of memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -70,7 +70,7 @@ class Bodies:
             self.count(-size_bytes, principal)
 
     async def wait_for_room(self, principal: object) -> Problem | None:
-        """Until no more is held than is allowed; says why not if that takes too long."""
+        """Wait until memory is within the limit; returns the reason if that takes too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(BODY_ROOM_S):
                 while self.refusal(0, principal) is not None:
@@ -170,7 +170,7 @@ class Body:
     async def lines(self) -> AsyncIterator[bytes | None]:
         """The lines, without empty ones; None for one that is too long, of which nothing is kept.
 
-        Refused for want of room before the first of them, later only after waiting: those that were written
+        Rejected for lack of memory before the first line, later only after waiting: lines that were written
         would be sent again with the others.
         """
         self._has_lines = True

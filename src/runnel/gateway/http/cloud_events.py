@@ -41,7 +41,7 @@ MESSAGE_ID = "messageid"
 """The extension attribute with which a message is acknowledged."""
 
 PLAIN_TYPE = "io.runnel.record"
-"""The type of an event that is made of a record that is none."""
+"""The type of the event that represents a record that is not a CloudEvent."""
 
 _NAME = re.compile(r"[a-z0-9]{1,100}")
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,200}")
@@ -185,7 +185,7 @@ def _json(data: Any) -> bytes:
 
 
 def to_event(message: Message, shown: View, topic: str) -> dict[str, Any]:
-    """A record as a CloudEvent; one that is none becomes the data of an event about it."""
+    """A record as a CloudEvent; a record that is not one becomes the data of an event."""
     headers = {name: text_or_none(value or b"") for name, value in message.headers}
     event: dict[str, Any] | None = None
     if (headers.get("content-type") or "").lower().startswith(EVENT):

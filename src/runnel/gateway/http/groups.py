@@ -1,4 +1,4 @@
-"""What a group means to `subscribe` and `ack`: a position in each partition, in order.
+"""Groups as `subscribe` and `ack` use them: a committed offset in each partition.
 
     subscribe   read from the committed offset of each partition, or from the start of the log
     ack         commit the offset after the message, unless the group is further
@@ -51,7 +51,7 @@ class Acks:
         groups: set[str] = set()
         for each in ids:
             if each.topic_id != view.topic_id:
-                raise Problem(409, "the topic was deleted and created again since this message was read")
+                raise Problem(409, "the topic was deleted and recreated since this message was read")
             if each.partition >= len(view.partitions):
                 raise Problem(422, "this is not the id of a message of the topic")
             if not each.group:
@@ -61,7 +61,7 @@ class Acks:
                 wanted[partition] = max(wanted.get(partition, 0), each.offset + 1)
                 groups.add(each.group)
         if len(groups) > 1:
-            raise Problem(422, "messages of different groups are acknowledged with a request for each group")
+            raise Problem(422, "messages of different groups must be acknowledged by separate requests")
         if not groups:
             return {}
         group = groups.pop()
@@ -76,9 +76,9 @@ async def _commit(cluster: Cluster, group: str, wanted: Mapping[TopicPartition, 
     late = [partition for partition, offset in wanted.items() if offset <= before[partition]]
     if late:
         ends = await end_offsets(cluster, late)
-        # The log was truncated since: what is committed is no position in it.
+        # The log was truncated since: the committed offset is not a position in it.
         before |= {partition: -1 for partition in late if before[partition] > ends[partition]}
-    # An ack that is late must not move the group back: all that it has read since would come again.
+    # A late ack must not move the group back: all messages after it would be delivered again.
     ahead = {partition: offset for partition, offset in wanted.items() if offset > before[partition]}
     if ahead:
         await Groups(cluster).commit(group, ahead)

@@ -28,7 +28,7 @@ def key_of_request(headers: Mapping[str, str]) -> bytes | None:
         return None
     found = _KEY.fullmatch(given)
     if found is None:
-        why = "the Idempotency-Key has 1 to 255 letters, digits and other signs of ASCII without blanks"
+        why = "the Idempotency-Key must have 1 to 255 ASCII characters, without spaces and backslashes"
         raise Problem(400, why)
     return found[2].encode()
 

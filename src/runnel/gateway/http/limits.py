@@ -1,4 +1,4 @@
-"""Limits of the HTTP API, each with its reason. What exceeds one is refused, and costs its sender only."""
+"""Limits of the HTTP API, each with its reason. Requests beyond a limit are rejected and affect no others."""
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 """A body that is decoded as a whole, in a few milliseconds per megabyte. Larger ones are sent as NDJSON."""
@@ -20,10 +20,10 @@ BODIES_BYTES_MAX = 128 * 1024 * 1024
 """All bodies that are received or in use: eight of the largest. Decoded, they take several times as much."""
 
 BODIES_PRINCIPAL_SHARE = 0.5
-"""How much of that one principal may take, if there are others: none takes it all."""
+"""The share of it that one principal may take, if there are others."""
 
 BODY_ROOM_S = 30.0
-"""How long an upload that has begun waits for room; it ends with a summary of what was written."""
+"""How long an upload that has begun waits for memory; it ends with a summary of what was written."""
 
 BODY_READ_S = 30.0
 """How long a body may pause. A client that sends a byte a minute would hold a request for ever."""
@@ -48,7 +48,7 @@ BULK_ERRORS_MAX = 100
 """Failed lines that the summary of an upload lists; all are counted."""
 
 RECORD_HEADERS_MAX = 1_000
-"""Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
+"""Headers of one record: each is encoded and decoded separately, here and in every consumer."""
 
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """Responses that their clients have not read yet: a whole one is handed to its connection at once. Above, the
@@ -62,7 +62,7 @@ PIPELINED_MAX = 100
 has forty bytes on the wire."""
 
 DELIVERY_S = 10.0
-"""How long a record is retried. Clients of other proxies waited two minutes for a 200 that was an error."""
+"""How long a record is retried. Other proxies let clients wait two minutes for a 200 with an error in it."""
 
 OUTCOME_S = DELIVERY_S + 2.0
 """When a publish is answered with 504 although the broker may still answer."""
@@ -125,7 +125,7 @@ STREAM_IDLE_S = 15.0
 """After this time without a message a comment is sent: proxies close silent connections, often after 60 s."""
 
 STREAM_STUCK_S = 30.0
-"""A client that reads nothing for this long is cut off."""
+"""A client that reads nothing for this long is disconnected."""
 
 FEEDS_MAX = 128
 """Topics that are followed at a time, per isolation, group and format: each has a reader and a ring."""
@@ -139,15 +139,15 @@ FEED_IDLE_S = 5.0
 RING_BYTES_MAX = 2 * 1024 * 1024
 RING_MESSAGES_MAX = 10_000
 """Messages of a feed that are kept, encoded once for all streams, with the cursors and in all encodings.
-Slower clients read by themselves."""
+Slower streams fetch on their own."""
 
 SOCKET_CREDIT = 100
 SOCKET_CREDIT_MAX = 10_000
 """Messages that a WebSocket client is sent before it grants more: by default, and at most."""
 
 MESSAGE_PART_BYTES = 64 * 1024
-"""What may be received of a message of a WebSocket before it counts as a body, or of a line of an upload that
-goes on without room: every connection has a buffer of about this size."""
+"""The part of a WebSocket message that may be received before it counts as a body, or of a line of an upload
+that waits for memory: every connection has a buffer of about this size."""
 
 SOCKET_QUEUED_MAX = 100
 """Messages of a WebSocket that wait to be served: what follows them is parsed later, in parts. As an object,
@@ -192,4 +192,4 @@ TOPICS_S = 1.0
 """For how long the list of all topics is used again, by the same principal, unless it changes them here."""
 
 MISSING_TOPIC_S = 0.3
-"""How long an unknown topic is looked for: brokers hear of a new topic one after the other."""
+"""How long an unknown topic is retried: brokers learn of a new topic at different times."""

@@ -25,7 +25,7 @@ OFFSET_MAX = 2**63 - 2
 
 PARTITION_MAX = 2**31 - 1
 TOPIC_ID_BYTES = 16
-RECREATED = "the topic was deleted and created again since: start at another offset"
+RECREATED = "the topic was deleted and recreated since: start again with an offset"
 _POSITION = re.compile(r"(\d{1,10})-(\d{1,19})")
 
 
@@ -51,7 +51,7 @@ class MessageId:
 
 
 def read_message_id(text: str) -> MessageId:
-    """Parse an id; 422 if it is none of ours."""
+    """Parse an id; 422 if it is malformed."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         if data[0] != VERSION or data[1] > REPLAYED:
@@ -86,7 +86,7 @@ class Cursor:
 
 
 def read_cursor(text: str, topic_id: bytes) -> dict[int, int]:
-    """The positions of a cursor; 409 if it is of a topic that was created again since, 400 if it is none."""
+    """The positions of a cursor; 409 if its topic was recreated since, 400 if it is malformed."""
     version, _, rest = text.partition(".")
     topic, *parts = rest.split(".")
     found = [_POSITION.fullmatch(part) for part in parts]

@@ -109,19 +109,19 @@ class PublishQuery(Struct, forbid_unknown_fields=True):
     """Parameters of a publish."""
 
     create: Annotated[
-        bool, Meta(description="Create the topic, with default settings, if it is missing.")
+        bool, Meta(description="Create the topic with default settings if it does not exist.")
     ] = False
 
 
 class Isolation(StrEnum):
-    """What is read of transactions."""
+    """Whether records of open and aborted transactions are read."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
 class Format(StrEnum):
-    """How values are shown."""
+    """How values are represented."""
 
     JSON = "json"
     TEXT = "text"
@@ -134,13 +134,13 @@ class SubscribeQuery(Struct, forbid_unknown_fields=True):
 
     group: Annotated[
         GroupId | None,
-        Meta(description="Read from the position of this group; an ack moves it."),
+        Meta(description="Read from the committed offsets of this group, which an ack advances."),
     ] = None
     offset: Annotated[
         Annotated[str, Meta(pattern=OFFSET)] | None,
         Meta(
             description="Where to begin: earliest, latest, an offset, -N (the last N of each partition), "
-            "or a time: 2026-10-01T12:30, @EPOCH_MS, 15m. With a group: a replay, which does not move it.",
+            "or a time: 2026-10-01T12:30, @EPOCH_MS, 15m. With a group: a replay, which commits no offsets.",
         ),
     ] = None
     cursor: Annotated[
@@ -152,7 +152,7 @@ class SubscribeQuery(Struct, forbid_unknown_fields=True):
     ] = None
     max: Annotated[
         Annotated[int, Meta(ge=1, le=POLL_MESSAGES_MAX)] | None,
-        Meta(description="Messages at most; default: 1 for a group, else 100."),
+        Meta(description="Maximum number of messages; default: 1 for a group, otherwise 100."),
     ] = None
     wait: Annotated[
         int,
@@ -162,13 +162,14 @@ class SubscribeQuery(Struct, forbid_unknown_fields=True):
     format: Annotated[
         Format,
         Meta(
-            description="How values are shown. json: objects and arrays as such, other values as text; text: "
-            "all as text; base64: all as `key_base64` and `value_base64`. Bytes that are not text are base64."
+            description="How values are represented. json: objects and arrays as such, other values as text; "
+            "text: all as text; base64: all as `key_base64` and `value_base64`. Bytes that are not UTF-8 are "
+            "always base64."
         ),
     ] = Format.JSON
     credit: Annotated[
         int,
-        Meta(ge=0, le=SOCKET_CREDIT_MAX, description="WebSocket: messages sent before more are granted."),
+        Meta(ge=0, le=SOCKET_CREDIT_MAX, description="WebSocket: the initial credit, in messages."),
     ] = SOCKET_CREDIT
 
 
@@ -207,7 +208,7 @@ class Messages(Struct, omit_defaults=True):
 
 
 class AckAction(StrEnum):
-    """What is done with messages. Queues add release, reject and extend."""
+    """What an ack does with messages. Share groups will add release, reject and extend."""
 
     ACCEPT = "accept"
 
@@ -227,20 +228,20 @@ class AckRequest(
 
 
 class CommittedOffset(Struct):
-    """The position of the group in a partition."""
+    """The committed offset of the group in a partition."""
 
     partition: int
     offset: int
 
 
 class Acknowledged(Struct):
-    """The positions of the group after this; none for messages of a replay, which does not move it."""
+    """The committed offsets after the ack; none for messages of a replay, which commits no offsets."""
 
     committed: list[CommittedOffset]
 
 
 class RetentionLimits(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How long, and how much of a partition, is kept: `7d`, `10GiB` or a number of bytes."""
+    """Retention by time, `7d`, and by size of a partition, `10GiB` or a number of bytes."""
 
     time: Annotated[str, Meta(min_length=1, max_length=32)] | None = None
     size: (

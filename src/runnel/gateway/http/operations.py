@@ -39,7 +39,7 @@ class Answer:
 Handler = Callable[["Call"], Awaitable[Response]]
 
 COMMON_ERRORS = (400, 401, 403, 404, 429, 503)
-"""Errors that any operation may have; 400 is also for a query or a path that has no meaning."""
+"""Errors that any operation may have; 400 is also for an invalid query or path."""
 
 ERRORS = {
     400: "The request is malformed.",
@@ -50,9 +50,9 @@ ERRORS = {
     409: "In conflict with the current state.",
     413: "The request, or a record, is too large.",
     415: "The content type is not accepted.",
-    422: "The content is well-formed, and refused.",
+    422: "The content is well-formed, but rejected.",
     429: "Too many requests or records in flight; see Retry-After.",
-    503: "No broker, leader, or not enough replicas at the moment; see Retry-After.",
+    503: "No broker or leader is available, or too few replicas are in sync; see Retry-After.",
     504: "The outcome is unknown: the records may have been written.",
 }
 

@@ -75,7 +75,7 @@ class Subscription:
 
     @property
     def wake_key(self) -> FeedKey:
-        """The feed that wakes a poll, which reads by itself: the same for all groups and formats."""
+        """The feed that wakes a poll, which reads on its own: the same for all groups and formats."""
         return FeedKey(self.view.name, self.query.partition, self.isolation, View(self.view.topic_id))
 
     @property
@@ -112,7 +112,7 @@ async def subscription(
     """Find where a subscription begins; `resumed` is the last cursor of an earlier stream of it."""
     cursor = resumed or query.cursor
     if cursor is not None or (query.partition or 0) >= len(view.partitions):
-        # The topic may have been created again, or have more partitions, since its metadata was cached.
+        # The topic may have been recreated, or have more partitions, since its metadata was cached.
         view = await find_topic(cluster, view.name, max_age_s=0.0)
     count = len(view.partitions)
     if query.partition is not None and query.partition >= count:
@@ -254,7 +254,7 @@ async def into_range(found: Subscription, partitions: Sequence[TopicPartition]) 
     """Move positions that are not in the log into it, and note what is left out as gaps.
 
     A position after the end is one of a log that was truncated since, and written again from an offset that
-    is not known. A group begins again, as one that is new: at least once.
+    is not known. A group starts over, like a new one: at least once.
     """
     starts, ends, visible_ends = await asyncio.gather(
         start_offsets(found.cluster, partitions),
@@ -328,7 +328,7 @@ async def ack(call: Call) -> Response:
 
 async def acknowledged(acks: groups.Acks, cluster: Cluster, topic: str, given: AckRequest) -> Acknowledged:
     """Acknowledge the messages of a request."""
-    # Not cached: the ids may be of a topic that was deleted and created again.
+    # Not cached: the ids may be of a topic that was deleted and recreated.
     view = await find_topic(cluster, topic, max_age_s=0.0)
     one, many = given.message_id, given.message_ids
     if isinstance(one, str) == isinstance(many, list):

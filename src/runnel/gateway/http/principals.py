@@ -1,4 +1,4 @@
-"""Who asks: credentials of a request → a client of the cluster that has authenticated with them.
+"""Principals: credentials of a request → a client of the cluster that has authenticated with them.
 
 Basic credentials are those of a user with SCRAM or PLAIN, a Bearer token is one of OAUTHBEARER; the broker
 decides about them. Requests without credentials use those of the gateway, if it was started with some, or if
@@ -45,7 +45,7 @@ API_TIMEOUT_S = 8.0
 """An operation with its retries: longer than an election takes, shorter than clients wait."""
 
 METADATA_MAX_AGE_S = 5.0
-"""Clients of other gateways create topics again and add partitions, and expect to use them at once."""
+"""Clients of other gateways recreate topics and add partitions, and expect to use them at once."""
 
 PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """In the order in which they are tried, if the listener has several."""
@@ -122,7 +122,7 @@ class Principal:
 
 
 class Credentials(NamedTuple):
-    """What a request proves who it is with."""
+    """The credentials of a request."""
 
     is_token: bool
     username: str

@@ -25,7 +25,7 @@ DETAIL_CHARACTERS_MAX = 2_000
 
 
 class ProblemDetails(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What went wrong: `detail` is for people, `error` is the name of Kafka's error, if it has one."""
+    """What went wrong: `detail` is for humans, `error` is the name of Kafka's error, if it has one."""
 
     status: int
     title: str
@@ -132,7 +132,7 @@ _STATUSES = {
     ErrorCode.OFFSET_OUT_OF_RANGE: 422,
     ErrorCode.DUPLICATE_RESOURCE: 422,
 }
-"""The statuses of Kafka's errors; others are 503, as most of them pass."""
+"""The statuses of Kafka's errors; others are 503, as most of them are temporary."""
 
 SEND_AGAIN = (
     "it is unknown whether the record was written; send it again with the same idempotency key, and it will "

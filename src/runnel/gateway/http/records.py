@@ -125,7 +125,7 @@ def _bytes(name: str, plain: Raw | UnsetType, encoded: str | UnsetType) -> bytes
 
 
 def text_of(plain: Raw) -> bytes | None:
-    """What is stored for JSON: a text without its quotes, nothing for null, and all else as it is written."""
+    """The bytes for JSON: a string without its quotes, nothing for null, any other value as it was sent."""
     raw = bytes(plain)
     if raw.startswith(b'"'):
         try:
@@ -218,7 +218,7 @@ NULL = Raw(b"null")
 
 
 def text_or_none(data: bytes) -> str | None:
-    """The text; None if the bytes are none."""
+    """The text; None if the bytes are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

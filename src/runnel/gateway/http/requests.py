@@ -187,7 +187,7 @@ class Endpoint:
         try:
             response = await call.operation.handler(call)
         except ClientError as error:
-            # While the principal is known: its connections may be of no more use.
+            # While the principal is known: its connections may no longer be usable.
             self._api.principals.failed(call.principal, error)
             raise
         # Not while the response is sent: its client may read slowly.

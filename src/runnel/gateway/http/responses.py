@@ -1,4 +1,4 @@
-"""Responses that are sent in parts: each part in time, and none after the client has gone."""
+"""Responses that are sent in parts: each part in time, and none after the client has disconnected."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -60,7 +60,7 @@ class Stuck(Exception):
 
 
 async def send_in_time(scope: "Scope", send: "Send", message: "Message") -> None:
-    """Send a part; a client that does not read is cut off."""
+    """Send a part; a client that does not read is disconnected."""
     try:
         async with asyncio.timeout(STREAM_STUCK_S):
             await send(message)

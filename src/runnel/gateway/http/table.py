@@ -28,7 +28,7 @@ PUBLISH = Operation(
     "POST",
     "/topics/{topic}/publish",
     "publish",
-    "Write a record, or many",
+    "Write one or more records",
     publishing.publish,
     {
         200: Answer(
@@ -38,17 +38,18 @@ PUBLISH = Operation(
         207: Answer("Some records were not written.", {JSON: (PublishOutcomes, UploadSummary)}),
     },
     description=(
-        "An object is one record, an array many. Lines of NDJSON are written as they arrive, without a "
-        "limit: the response is a summary, or with `Accept: application/x-ndjson` a line for each record. "
-        "CloudEvents are accepted in binary, structured and batch mode. The header `traceparent` becomes a "
-        "header of the records. In topics with `dedup.window.ms`, a record with an idempotency key is stored "
-        "once, however often it is sent: in the header `Idempotency-Key` for one record, or as "
-        "`idempotencyKey` of each. If its outcome is unknown (504), send it again with the same key."
+        "The body is an object (one record) or an array (several). Lines of NDJSON are written as they "
+        "arrive, in any number: the response is a summary, or with `Accept: application/x-ndjson` a line for "
+        "each record. CloudEvents are accepted in binary, structured and batch mode. The header "
+        "`traceparent` becomes a header of the records. In topics with `dedup.window.ms`, a record with an "
+        "idempotency key is stored once, however often it is sent: the key is in the header "
+        "`Idempotency-Key` for one record, or in `idempotencyKey` of each of several. If the outcome is "
+        "unknown (504), send the record again with the same key."
     ),
     role=Role.INGRESS,
     query=PublishQuery,
     headers={
-        "Idempotency-Key": "The idempotency key of one record, with or without quotes. Refused with 400 if "
+        "Idempotency-Key": "The idempotency key of one record, with or without quotes. Rejected with 400 if "
         "the topic has no `dedup.window.ms`, with 422 if the key is that of another record."
     },
     body={
@@ -69,7 +70,7 @@ SUBSCRIBE = Operation(
     polling.subscribe,
     {
         200: Answer(
-            "With `group` one message, with `max`, `offset` or `cursor` as many as there are.",
+            "One message with `group` alone; a list with `max`, `offset` or `cursor`.",
             {
                 JSON: (Message, Messages),
                 NDJSON: Message,
@@ -84,10 +85,11 @@ SUBSCRIBE = Operation(
         204: Answer("There is no message."),
     },
     description=(
-        "With `group`, messages are read from the position of the group, which an ack moves: at least once. "
-        "Without, or with `offset` or `cursor`, nothing is moved. `wait` polls for up to a minute. "
-        "`Accept: text/event-stream` is answered with events, whose ids resume (Last-Event-ID); an upgrade "
-        "to WebSocket with messages as the client grants them."
+        "With `group`, messages are read from the committed offsets of the group, which an ack advances: "
+        "delivery is at least once. Without `group`, or with `offset` or `cursor`, no offsets are committed. "
+        "`wait` polls for up to a minute. `Accept: text/event-stream` returns server-sent events, from whose "
+        "ids a client can resume (Last-Event-ID); an upgrade to WebSocket returns messages as the client "
+        "grants credit."
     ),
     query=SubscribeQuery,
     errors=(409, 422),
@@ -99,10 +101,10 @@ ACK = Operation(
     "ack",
     "Acknowledge messages",
     polling.ack,
-    {200: Answer("The position of the group is after these messages.", {JSON: Acknowledged})},
+    {200: Answer("The offsets after these messages are committed.", {JSON: Acknowledged})},
     description=(
-        "Commits the offset after the message: it and all before it in its partition are done. An ack of a "
-        "message before the position changes nothing."
+        "Commits the offset after the message, which acknowledges it and all messages before it in its "
+        "partition. An ack of a message before the committed offset changes nothing."
     ),
     body={JSON: AckRequest},
     errors=(409,),
@@ -121,8 +123,8 @@ OPERATIONS = (
         topics.create,
         {201: Answer("The topic, with its settings in force.", {JSON: Topic})},
         description=(
-            "`retentionPolicy` is a duration (`7d`), `{time, size}`, `compact` or `forever`; what is not "
-            "given is the brokers' default."
+            "`retentionPolicy` is a duration (`7d`), `{time, size}`, `compact` or `forever`. Omitted fields "
+            "have the brokers' defaults."
         ),
         tag="topics",
         body={JSON: NewTopic},

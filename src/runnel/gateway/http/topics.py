@@ -26,7 +26,7 @@ async def create(call: Call) -> Response:
     check_no_system_topic(given.name)
     policy = {} if given.retention_policy is None else to_settings(given.retention_policy)
     if both := sorted(policy.keys() & given.settings.keys()):
-        raise Problem(422, f"{both[0]} is set by retentionPolicy and by settings")
+        raise Problem(422, f"{both[0]} is set both by retentionPolicy and by settings")
     await Admin(call.cluster).create_topic(
         given.name,
         partitions=given.partitions or BROKER_DEFAULT,
@@ -34,14 +34,14 @@ async def create(call: Call) -> Response:
         settings={**policy, **given.settings},
     )
     call.principal.topics.invalidate()
-    # Brokers hear of it one after the other.
+    # Brokers learn of it at different times.
     view = await call.cluster.topic(given.name, missing_s=VISIBLE_S)
     headers = {"location": f"/topics/{given.name}"}
     return call.answer(await described(call.cluster, view), 201, headers)
 
 
 async def delete(call: Call) -> Response:
-    """Delete a topic with all its records; on return it is gone."""
+    """Delete a topic with all its records; on return it no longer exists."""
     call.cluster.invalidate_topic(call.topic)
     check_may_change(await call.topic_view())
     await Admin(call.cluster).delete_topic(call.topic)

@@ -72,7 +72,7 @@ class Call:
 
     @property
     def where(self) -> str:
-        """The subject that tells the context of an id."""
+        """The subject that determines the context of an id."""
         return self.within(self.query.get("subject", ""))
 
 

@@ -27,7 +27,7 @@ ATTEMPT_PAUSE_S = 0.02
 ATTEMPT_PAUSE_MAX_S = 0.5
 
 FRESH_S = 0.1
-"""How old the state may be that a request reads; what it does not find is looked for in the topic."""
+"""How old the state may be that a request reads; what it does not find is searched in the topic."""
 
 STATE_AGE_MAX_S = 3600.0
 """How long after a replay the next one may continue from its position; later, all records are read again.
@@ -42,7 +42,7 @@ CHECKS_S = 20.0
 """For all checks of compatibility of a request, each of which takes about a second at most."""
 
 VISIBLE_PAUSE_S = 0.01
-"""Between two looks for the own records, which are readable once the marker of their transaction is."""
+"""Between two checks for the own records, which are readable once the marker of their transaction is."""
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """After which the broker ends the transaction of a gateway that was killed."""

@@ -11,7 +11,7 @@ from runnel.observe.metrics import Family, Labels, LatencyCounts, one
 
 OTHER = "other"
 NO_RESPONSE = "none"
-"""The status of requests whose client has gone before the response."""
+"""The status of requests whose client disconnected before the response."""
 
 
 class Route(NamedTuple):
@@ -41,7 +41,7 @@ class RegistryMetrics:
         self.schemas: int | None = None
 
     def served(self, route: Route, status: int | None, code: int | None, seconds: float) -> None:
-        """A request was answered with a status, None if its client has gone, and a code if it is an error."""
+        """A request was answered: its status (None if the client disconnected), and the code of an error."""
         self._durations.setdefault(route, LatencyCounts()).add(seconds)
         self._statuses[route, NO_RESPONSE if status is None else f"{status // 100}xx"] += 1
         if code is not None:

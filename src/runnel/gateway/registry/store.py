@@ -4,7 +4,7 @@ All gateways use one transactional id, which is their lock: initializing it fenc
 
     initialize → replay to the end → decide → produce, commit → replay → respond
 
-A commit proves that no other gateway has written since the decision. A fenced one begins again. The offset
+A commit proves that no other gateway has written since the decision. A fenced one starts over. The offset
 of the first record proves that the decision was made with all records before it: metadata or a leader that
 is behind may have shown fewer of them.
 
@@ -79,7 +79,7 @@ class Workers:
         """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
     async def run(self, lock: asyncio.Lock, call: Callable[[], T]) -> T:
-        """Call a function in a thread, with a lock that is held until it ends, even if its caller is gone."""
+        """Call a function in a thread; the lock is held until it ends, even if its caller is cancelled."""
         await lock.acquire()
         try:
             future = asyncio.get_running_loop().run_in_executor(self._deciding, call)
@@ -226,7 +226,7 @@ class Store:
         return sent.response
 
     async def _check_lasts(self) -> None:
-        """Raise RegistryError if the topic drops records, as one that a broker has created by itself."""
+        """Raise RegistryError if the topic deletes records, as one that a broker created automatically."""
         topic_id = (await self._cluster.topic(TOPIC)).topic_id
         if topic_id == self._workers.lasting_topic:
             return
@@ -302,7 +302,7 @@ class Store:
             now_at_s = time.time()
             topic_id = await self._current_topic_id()
             end_offset = 0 if topic_id is None else await self._end_offset()
-            # A topic that was deleted and created again may have as many records as before.
+            # A topic that was deleted and recreated may have as many records as before.
             is_other = topic_id != self._topic_id or end_offset < self._position
             if is_other or abs(now_at_s - self._refreshed_at_s) > STATE_AGE_MAX_S:
                 self._state, self._position, self._refreshed_s = RegistryState(), 0, float("-inf")

@@ -5,7 +5,7 @@
     alerting.records()                     the whole state, to be stored; `restore` continues from it
 
 Missing data: an alert whose series is not in the metrics has ended if all brokers could be read. While one
-could not, and while a rule cannot decide, the alert stays as it is, for `stale_after` at most.
+could not, and while a rule cannot be evaluated, the alert keeps its state, for `stale_after` at most.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ class Alerting:
         return key
 
     def _unseen(self, key: Labels, alert: Alert, is_missing: bool, now_ms: int) -> None:
-        """No decision about an alert: for want of data, or because its series no longer exists."""
+        """An alert was not evaluated: data is missing, or its series no longer exists."""
         is_over = not is_missing or alert.missed(now_ms, self.settings.stale_after_ms)
         if is_over and alert.ended(now_ms):
             del self.alerts[key]

@@ -1,9 +1,9 @@
 """Groups of alerts, and when a receiver is to be notified of one.
 
 A group waits for `group_wait` after its first alert, so that alerts of one cause arrive together. From then
-on it is looked at every `group_interval`: its receivers are notified if alerts fire or were resolved that
-they do not know of, and every `repeat_interval` while any fires. What a receiver knows is what was delivered
-to it; a notification that fails is tried again, with the group's state of that time.
+on it is evaluated every `group_interval`: its receivers are notified if alerts fired or were resolved of
+which they were not notified, and every `repeat_interval` while any fires. A receiver counts as notified when
+a delivery has succeeded; a notification that fails is retried, with the group's state at that time.
 """
 
 import json

@@ -20,7 +20,7 @@ Metrics = Mapping[str, Sequence[tuple[Labels, float]]]
 """Series with their values by the name of the metric."""
 
 BROKER = "broker"
-"""The label that tells which broker a series is from."""
+"""The label with the broker of a series."""
 
 FINE_MS = 15 * 60_000
 STEP_MS = 5 * 60_000
@@ -44,7 +44,7 @@ class BrokerState:
     is_fenced: bool = False
     """The controller receives no heartbeats of it."""
     is_scraped: bool = True
-    """False: it has no address from which metrics could be read. Nothing is concluded from that."""
+    """False: it has no address from which metrics could be read; no alert is derived from that."""
 
 
 @dataclass(frozen=True, slots=True)

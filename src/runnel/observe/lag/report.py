@@ -49,7 +49,7 @@ class GroupLag:
 
 Evaluating: TypeAlias = Generator[None, None, GroupLag | None]
 Evaluate: TypeAlias = Callable[[str], Evaluating]
-"""Evaluates a group by its id, in slices; None if it is gone."""
+"""Evaluates a group by its id, in slices; None if it no longer exists."""
 
 
 def evaluation(facts: GroupFacts, group: TrackedGroup | None, now: Now) -> Generator[None, None, GroupLag]:
@@ -104,7 +104,7 @@ class Page:
 
 
 def page(group_ids: Iterable[str], query: Mapping[str, Sequence[str]]) -> Page:
-    """The groups that a query asks for, in order. Raises ValueError if it is invalid.
+    """The groups that a query requests, in order. Raises ValueError if it is invalid.
 
     `group` names groups; without it all are returned, at most `limit`, those `after` a name. With
     `partitions=0`, partitions are left out.

@@ -26,7 +26,7 @@ AGE_MAX_MS = 86_400_000
 """Points are kept for a day."""
 
 _EXCESS_MAX = 64
-"""Points are thinned when there are so many more recent ones: not with every observation."""
+"""Points are thinned when there are this many more recent ones: not with every observation."""
 
 
 class Timeline:

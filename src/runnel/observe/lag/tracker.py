@@ -63,7 +63,7 @@ class LagTracker:
     # -- commits
 
     def read_commits(self, groups: Iterable[tuple[str, Offsets]], now_ms: int) -> Iterator[None]:
-        """Begin a round with the commits of all groups; yields after each slice. What is gone is dropped."""
+        """Begin a round with the commits of all groups; yields after each slice. Drops deleted groups."""
         self._round += 1
         step, left, seen = self.next_step(), SLICE, 0
         for group_id, topics in groups:

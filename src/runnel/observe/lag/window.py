@@ -4,7 +4,7 @@ from array import array
 from typing import NamedTuple
 
 COMMITS_MAX = 10
-"""As many as Burrow looks at."""
+"""As many as Burrow examines."""
 _FIELDS = 3
 
 

@@ -1,4 +1,4 @@
-"""Avro's schema resolution: can data of a writer's schema be read with a reader's?
+"""Avro's schema resolution: whether data of a writer's schema can be read with a reader's.
 
 Types refer to each other in cycles, so the question for a pair of types leads to questions for further pairs,
 possibly back to the same one. A pair is compatible unless something says otherwise, that is: compatibility is
@@ -165,7 +165,7 @@ def _in_field(name: str, message: str) -> str:
 
 
 def _own_findings(reader: Schema, writer: Schema) -> Iterator[Incompatibility]:
-    """What is wrong with a pair by itself, without its parts."""
+    """The findings of a pair itself, without those of its parts."""
     if isinstance(writer, Union) or isinstance(reader, Union):
         return
     if isinstance(reader, Primitive) and isinstance(writer, Primitive):

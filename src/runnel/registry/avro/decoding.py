@@ -1,4 +1,4 @@
-"""Data of Avro as values of JSON: with a limit, as it may be any bytes."""
+"""Avro data as JSON values; with limits, because the data may be any bytes."""
 
 import struct
 from typing import Any
@@ -29,7 +29,7 @@ def decode(schema: Schema, data: bytes) -> Any:
 
 
 def shown(schema: Schema, data: bytes) -> Any:
-    """The value for people to look at: without the names of union branches. Raises InvalidData."""
+    """The value in a readable form, without the names of union branches. Raises InvalidData."""
     return _decoded(schema, _Decoder(data, SHOWN_VALUES_MAX, names_branches=False), data)
 
 
@@ -97,7 +97,7 @@ class _Decoder:
         """Once per item of an array or map."""
         while count := self._long():
             if count < 0:
-                # The size of the block in bytes, for those who skip it.
+                # The size of the block in bytes, for readers that skip it.
                 self._long()
                 count = -count
             for _ in range(count):

@@ -55,7 +55,7 @@ class DefaultCheck:
             self._left -= 1
             if self._left < 0:
                 raise InvalidSchema("the defaults of the schema are too complex to be checked")
-            # Types that refer to themselves without end have no finite value; each step takes a part of it.
+            # Types that refer to themselves endlessly have no finite value; each step takes a part of it.
             self._decided[key] = self._problem(schema, value)
         return self._decided[key]
 
@@ -77,7 +77,7 @@ class DefaultCheck:
                 return None if fits else "is not a symbol of the enum"
             case Fixed():
                 fits = isinstance(value, str) and len(value) == schema.size and _is_latin(value)
-                return None if fits else f"is not a text of {schema.size} characters up to \\u00ff"
+                return None if fits else f"is not a string of {schema.size} characters up to \\u00ff"
             case Array():
                 return self._first(schema.items, value) if isinstance(value, list) else "is not an array"
             case Map():

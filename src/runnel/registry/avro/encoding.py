@@ -41,7 +41,7 @@ def encode(schema: Schema, value: Any) -> bytes:
 
 
 class _Unfit(Exception):
-    """A value is not one of its type: another branch of a union may fit."""
+    """A value does not fit a type; another branch of a union may fit."""
 
     def __init__(self, problem: str, path: Sequence[str | int] = ()) -> None:
         super().__init__(problem)

@@ -1,4 +1,4 @@
-"""Limits of Avro schemas, so that none costs more than its sender's patience."""
+"""Limits of Avro schemas, so that the cost of each is bounded."""
 
 TEXT_CHARACTERS_MAX = 1_000_000
 """Records of a topic have at most 1 MiB by default."""

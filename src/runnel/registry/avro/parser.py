@@ -73,7 +73,9 @@ class Parser:
                 return self._union(value, namespace, path)
             case dict():
                 return self._object(value, namespace, path)
-        raise InvalidSchema(f"{_where(path)}: a type is a name, an object or an array, not {_shown(value)}")
+        raise InvalidSchema(
+            f"{_where(path)}: a type must be a name, an object or an array, not {_shown(value)}"
+        )
 
     def _count(self, more: int) -> None:
         self._nodes += more
@@ -157,7 +159,7 @@ class Parser:
 
     def _field(self, value: Any, record: Record, path: str) -> Field:
         if not isinstance(value, dict):
-            raise InvalidSchema(f"{_where(path)}: a field is an object, not {_shown(value)}")
+            raise InvalidSchema(f"{_where(path)}: a field must be an object, not {_shown(value)}")
         name = value.get("name")
         if not isinstance(name, str):
             raise InvalidSchema(f"{_where(path)}: the name of the field is missing")
@@ -166,7 +168,7 @@ class Parser:
             raise InvalidSchema(f"{_where(path)}: the type of field {_shown(name)} is missing")
         order = value.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
-            raise InvalidSchema(f"{_where(path)}: the order {_shown(order)} does not exist")
+            raise InvalidSchema(f"{_where(path)}: the order {_shown(order)} is not valid")
         schema = self._schema(value["type"], record.namespace, f"{path}/type")
         default = value.get("default", MISSING)
         if (
@@ -203,9 +205,7 @@ class Parser:
         fixed = Fixed(*self._name(value, namespace, path), properties=properties)
         size = value.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _FIXED_BYTES_MAX:
-            raise InvalidSchema(
-                f"{_where(path)}: the size {_shown(size)} of {fixed.full_name} is not possible"
-            )
+            raise InvalidSchema(f"{_where(path)}: the size {_shown(size)} of {fixed.full_name} is not valid")
         fixed.size = size
         self._define(fixed, value, path)
         return fixed
@@ -216,7 +216,7 @@ class Parser:
         if not isinstance(name, str) or not name:
             raise InvalidSchema(f"{_where(path)}: the name of the {value['type']} is missing")
         if own is not None and not isinstance(own, str):
-            raise InvalidSchema(f"{_where(path)}: the namespace {_shown(own)} is not a text")
+            raise InvalidSchema(f"{_where(path)}: the namespace {_shown(own)} is not a string")
         qualifier, dot, last = name.rpartition(".")
         space = qualifier if dot else (namespace if own is None else own)
         if len(space) + len(last) > NAME_CHARACTERS_MAX:
@@ -229,7 +229,7 @@ class Parser:
         """A type may be used from here on, within itself too."""
         full_name = named.full_name
         if full_name in self.names or (not named.namespace and named.name in PRIMITIVES):
-            raise InvalidSchema(f"{_where(path)}: the type {_shown(full_name)} is defined already")
+            raise InvalidSchema(f"{_where(path)}: the type {_shown(full_name)} is already defined")
         aliases = self._aliases(value, path)
         space = named.namespace
         named.aliases = [alias if "." in alias or not space else f"{space}.{alias}" for alias in aliases]
@@ -250,7 +250,7 @@ class Parser:
 
 def _texts(value: Any, what: str, path: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise InvalidSchema(f"{_where(path)}: {what} is a list of texts, not {_shown(value)}")
+        raise InvalidSchema(f"{_where(path)}: {what} must be a list of strings, not {_shown(value)}")
     return value
 
 

@@ -13,7 +13,7 @@ STORED_FORMAT = FORMAT
 
 
 class JsonCodec:
-    """What is encoded is validated if the package jsonschema is installed, and sent as it is."""
+    """Values to encode are validated if the package jsonschema is installed, and sent unchanged."""
 
     def __init__(self, schema: JsonSchema) -> None:
         self._schema = schema

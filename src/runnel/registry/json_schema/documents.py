@@ -1,4 +1,4 @@
-"""The documents of a schema, its own and those it refers to, and what a `$ref` in them means.
+"""The documents of a schema, its own and those it refers to, and the targets of `$ref` in them.
 
 Nothing is ever fetched: a reference leads to a part of these documents, or the schema is invalid.
 """

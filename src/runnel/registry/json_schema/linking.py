@@ -66,6 +66,6 @@ def _refuse_loops(schemas: list[Schema]) -> None:
                 del path[schema]
                 finished.add(schema)
             elif following in path:
-                raise invalid(following.location, "This schema applies itself to the same value without end.")
+                raise invalid(following.location, "This schema applies itself to the same value endlessly.")
             elif following not in finished:
                 path[following] = following.in_place()

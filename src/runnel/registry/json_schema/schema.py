@@ -159,7 +159,7 @@ class Schema:
             choice.otherwise = resolve(choice.otherwise) if choice.otherwise else None
 
     def is_reference(self) -> bool:
-        """Whether it says no more than what it refers to."""
+        """Whether it adds nothing to what it refers to."""
         return self.target is not None and not any(True for _ in self._kinds())
 
     def combination(self) -> list["Schema"]:

@@ -1,4 +1,4 @@
-"""Whether a value is one of a schema, by the package jsonschema, if it is installed."""
+"""Validation of a value by the package jsonschema, if it is installed."""
 
 import json
 import re

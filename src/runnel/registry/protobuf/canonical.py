@@ -1,4 +1,4 @@
-"""The one form of all descriptors that mean the same, and its normalized order."""
+"""The canonical form of equivalent descriptors, and its normalized order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

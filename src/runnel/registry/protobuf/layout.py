@@ -1,4 +1,4 @@
-"""In which order the parts of a message are printed.
+"""The order in which the parts of a message are printed.
 
 A map field or a group implies a nested message, whose index among the nested messages depends on where the
 field is declared. As records name their type by such indexes, nested messages are printed between the

@@ -1,4 +1,4 @@
-"""A text and those it imports, linked."""
+"""A text and its imports, linked."""
 
 import base64
 import binascii

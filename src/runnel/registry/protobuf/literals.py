@@ -40,7 +40,7 @@ def string_literal(value: str) -> str:
 
 
 def bytes_value(literal: str) -> bytes:
-    """What an escaped literal without quotes stands for."""
+    """The value of an escaped literal without quotes."""
     if "\\" not in literal:
         return literal.encode("utf-8")
     value = bytearray()

@@ -416,7 +416,7 @@ class _Parser:
         self._tokens.expect("]")
 
     def _field_options(self, field: Message) -> None:
-        """The options of a field; `default` and `json_name` look like options, but are none."""
+        """The options of a field; `default` and `json_name` look like options, but are not."""
         tokens = self._tokens
 
         def option() -> None:

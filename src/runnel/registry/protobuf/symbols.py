@@ -12,7 +12,7 @@ from runnel.registry.protobuf.model import Message
 
 
 class Kind(Enum):
-    """What a name stands for, and how messages call it."""
+    """The kind of a name, and what messages call it."""
 
     PACKAGE = "a package"
     MESSAGE = "a message"

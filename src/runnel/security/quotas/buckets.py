@@ -1,4 +1,4 @@
-"""What clients with a quota have used, by who shares it; of a limited number of them.
+"""The usage of clients with a quota, by the entity that shares it; for a limited number of them.
 
 Client ids are chosen by clients, so that there may be any number. A bucket that was not used for as long as
 it remembers is the same as a new one, and dropped first; then those that were looked up least recently.

@@ -24,7 +24,7 @@ StoredQuotas = Mapping[Entity, Mapping[str, float]]
 
 
 class Sharing(NamedTuple):
-    """Who shares a quota: all clients with this user name and client id; None for any."""
+    """The clients that share a quota: all with this user name and client id; None for any."""
 
     user: str | None
     client_id: str | None
@@ -69,7 +69,7 @@ def address_limit(quotas: StoredQuotas, host: str) -> float | None:
 def canonical_address(host: str) -> str:
     """An IP address as quotas name it: a dual-stack socket shows IPv4 clients as mapped IPv6 addresses.
 
-    A scope id may follow; what is no address is returned as it is.
+    A scope id may follow; a text that is not an address is returned unchanged.
     """
     try:
         address: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""How much was used lately, and how long a client pauses for it: Kafka's arithmetic.
+"""Recent usage, and the resulting throttle time of a client: Kafka's arithmetic.
 
 SampledRate   bytes, time and connections: the sum of samples over the time since the oldest of them
 TokenBucket   changes of metadata: tokens are earned at the rate of the quota, and may be overdrawn

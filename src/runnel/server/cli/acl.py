@@ -50,7 +50,8 @@ Operations = Annotated[
 ]
 KindFilter = Annotated[Kind | None, typer.Option("--kind", help="ACLs on this resource type.")]
 PatternFilter = Annotated[
-    str | None, typer.Option("--on", metavar="PATTERN", help="ACLs with this name, or prefix with `*`.")
+    str | None,
+    typer.Option("--on", metavar="PATTERN", help="ACLs whose pattern is this: a name, or a prefix with `*`."),
 ]
 NameFilter = Annotated[
     str | None,

@@ -18,7 +18,7 @@ Throttle = Annotated[
     str | None,
     typer.Option("--throttle", metavar="RATE", help="Limit of each broker in bytes/s: 500K, 50M or 1G."),
 ]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Return when the reassignment has begun.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return once the reassignment has started.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, change nothing.")]
 Directory = Annotated[
     str | None,
@@ -149,10 +149,11 @@ def rebalance(
 @app.command("elect")
 def elect(
     partition: Annotated[
-        str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.", show_default=False)
+        str,
+        typer.Argument(metavar="TOPIC-PARTITION", help="A partition, such as orders-0.", show_default=False),
     ],
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Let a replica lead that may not have all committed records.")
+        bool, typer.Option("--unclean", help="Elect a replica that may lack committed records.")
     ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,

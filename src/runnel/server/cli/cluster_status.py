@@ -203,7 +203,7 @@ def _print_choices(replicas: list[dict[str, Any]]) -> None:
     )
     print()
     print("Start the brokers that are fenced: a replica that was in sync leads again, and nothing is lost.")
-    print("If none of them returns, let an active replica lead, and lose the records that it does not have:")
+    print("If none of them returns, elect an active replica; records that it does not have are lost:")
     print(f"  runnel cluster elect {replicas[0]['partition']} --unclean")
 
 

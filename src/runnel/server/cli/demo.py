@@ -63,7 +63,7 @@ def demo(
 def _end(report: "Report", seconds: float, keep: bool) -> None:
     report.say("")
     report.title(f"done in {seconds:.1f} s")
-    report.say("Run one yourself with [bold]runnel serve[/bold]; any Kafka client can talk to it.")
+    report.say("Run one yourself with [bold]runnel serve[/bold]; any Kafka client can connect to it.")
     if not keep:
         report.say(
             "Its console is at [bold]http://127.0.0.1:8080/[/bold]; see it with the data of this demo: "

@@ -19,10 +19,10 @@ TYPES = {Format.AVRO: AVRO, Format.PROTOBUF: PROTOBUF, Format.JSON_SCHEMA: JSON}
 """The registry's names of formats."""
 
 SCHEMAS_MAX = 200
-"""Schemas that are kept: a topic usually has records of few."""
+"""Schemas that are cached: the records of a topic usually have few."""
 
 MISSING_S = 5.0
-"""For how long a schema that the registry does not have is not asked for again."""
+"""How long the absence of a schema is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Unusable:
 
     reason: str
     until_s: float
-    """When to ask for it again."""
+    """When the registry is queried for it again."""
 
 
 class Schemas:

@@ -16,7 +16,7 @@ HTTP_DEFAULT = "127.0.0.1:8080"
 
 
 class Role(StrEnum):
-    """Parts of the HTTP API, which can be scaled apart."""
+    """Parts of the HTTP API, which can be scaled independently."""
 
     INGRESS = "ingress"
     EGRESS = "egress"
@@ -28,11 +28,11 @@ AllowedHosts = Annotated[
     typer.Option(
         "--allowed-host",
         metavar="NAME",
-        help="A name by which browsers reach it, beside localhost and addresses. Repeatable.",
+        help="A host name of the gateway, in addition to localhost and IP addresses. Repeatable.",
     ),
 ]
 RoleOption = Annotated[
-    Role, typer.Option("--role", help="Serve publishing only (ingress), all else (egress), or both.")
+    Role, typer.Option("--role", help="Serve publishing only (ingress), everything else (egress), or both.")
 ]
 
 
@@ -41,10 +41,12 @@ def gateway(
     http: Annotated[
         str, typer.Option("--http", metavar="HOST:PORT", help="Listener address; port 0 picks a free port.")
     ] = HTTP_DEFAULT,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Nothing can be changed.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Reject all changes.")] = False,
     reports: Annotated[
         Path | None,
-        typer.Option("--reports", metavar="DIR", help="Reports of pipelines. Default: .runnel/reports."),
+        typer.Option(
+            "--reports", metavar="DIR", help="Directory with reports of pipelines. Default: .runnel/reports."
+        ),
     ] = None,
     allowed_hosts: AllowedHosts = None,
     role: RoleOption = Role.BOTH,
@@ -55,7 +57,7 @@ def gateway(
 ) -> None:
     """Run the HTTP API and the console of a cluster until Ctrl-C or SIGTERM.
 
-    With SASL in the client properties but without credentials, people log in with their own.
+    If the client properties have SASL but no credentials, users log in with their own.
 
     Example: runnel gateway -b 127.0.0.1:9092
 
@@ -87,7 +89,7 @@ def gateway(
 
 
 def _as_descriptor(properties: "Mapping[str, str]") -> int:
-    """A file without a name that the next program inherits: arguments can be seen by all users."""
+    """An unnamed file that the next program inherits: command-line arguments are visible to all users."""
     import os
     import tempfile
 

@@ -28,7 +28,7 @@ FETCH_BYTES = 64 * 1024
 LOOKUPS_MAX = 200
 """First unread records that a command reads; others have no lag in seconds."""
 FETCHES_MAX = 10
-"""Fetches for one of them: what comes first may be aborted."""
+"""Fetches for one of them: the first records may be aborted."""
 CONCURRENT_MAX = 8
 
 PAGES_MAX = 100

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Set, list and remove quotas of users, clients and addresses.", no_args_is_help=True)
 
 User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user.")]
-AnyUser = Annotated[bool, typer.Option("--user-default", help="Quotas of each user without its own.")]
+AnyUser = Annotated[
+    bool, typer.Option("--user-default", help="Default quotas of users without quotas of their own.")
+]
 ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="Quotas of a client id.")]
 AnyClientId = Annotated[
-    bool, typer.Option("--client-id-default", help="Quotas of each client id without its own.")
+    bool,
+    typer.Option("--client-id-default", help="Default quotas of client ids without quotas of their own."),
 ]
 Address = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Quotas of an IP address.")]
-AnyAddress = Annotated[bool, typer.Option("--ip-default", help="Quotas of each address without its own.")]
+AnyAddress = Annotated[
+    bool, typer.Option("--ip-default", help="Default quotas of addresses without quotas of their own.")
+]
 
 
 @app.command("set")
@@ -172,7 +177,9 @@ def _entity(
         if name is not None or is_default:
             entity[kind] = name
     if "ip" in entity and len(entity) > 1:
-        raise typer.BadParameter("quotas of an IP address are for that alone: remove --user and --client-id")
+        raise typer.BadParameter(
+            "quotas of an IP address cannot be combined with others: remove --user and --client-id"
+        )
     return entity
 
 

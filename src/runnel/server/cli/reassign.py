@@ -35,7 +35,7 @@ class State:
         known = {each.node_id for each in self.brokers}
         if node not in known and not any(node in replicas for replicas in self.assignments.values()):
             listed = ", ".join(map(str, sorted(known)))
-            raise CommandError(f"node {node} is no broker of this cluster (those are {listed})")
+            raise CommandError(f"node {node} is not a broker of this cluster (brokers: {listed})")
 
 
 class Reassignment:

@@ -28,7 +28,7 @@ RoleArgument = Annotated[
     typer.Argument(
         metavar="ROLE",
         help="`reader` consumes, with groups of the pattern; `writer` produces, with transactional ids of "
-        "it; `admin` may do everything with all three.",
+        "it; `admin` is permitted all operations on all three.",
         show_default=False,
     ),
 ]

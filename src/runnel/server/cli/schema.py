@@ -37,8 +37,8 @@ References = Annotated[
 
 @app.command("list")
 def list_schemas(
-    prefix: Annotated[str | None, typer.Option("--prefix", help="Only subjects that start with it.")] = None,
-    deleted: Annotated[bool, typer.Option("--deleted", help="With soft-deleted ones.")] = False,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="Only subjects with this prefix.")] = None,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Include soft-deleted subjects.")] = False,
     as_json: Json = False,
     registry: Registry = REGISTRY_DEFAULT,
     user: Login = None,

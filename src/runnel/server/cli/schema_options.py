@@ -107,7 +107,7 @@ def user_option(**more: Any) -> Any:
         "--registry-user",
         envvar="RUNNEL_REGISTRY_USER",
         metavar="NAME:PASSWORD",
-        help="Credentials, if the registry asks for some.",
+        help="Credentials, if the registry requires them.",
         **more,
     )
 
@@ -136,10 +136,10 @@ def _formats(what: str) -> list[inspect.Parameter]:
 
 
 def _schema_choice(name: str) -> list[inspect.Parameter]:
-    schema = f"Encode {name}s with the schema in this file, which is registered."
+    schema = f"Encode {name}s with the schema in this file, after registering it."
     subject = f"Encode {name}s with a schema of this subject. Default: TOPIC-{name}."
     version = "The version of the subject: a number, or latest, the default."
-    message = f"The Protobuf message that {name}s are. Default: the first one of the schema."
+    message = f"The Protobuf message type of {name}s. Default: the first one of the schema."
     return [
         _parameter(f"{name}_schema", Path | None, _option(f"--{name}-schema", schema, "FILE")),
         _parameter(f"{name}_subject", str | None, _option(f"--{name}-subject", subject, "SUBJECT")),

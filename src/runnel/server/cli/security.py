@@ -44,7 +44,7 @@ def check(
     """Print what an attacker could do at each listener, and how to prevent it.
 
     With the options of `runnel serve` it checks a configuration before it is used; nothing is started or
-    changed. Otherwise it asks a running cluster, for which it needs DESCRIBE_CONFIGS and DESCRIBE of the
+    changed. Otherwise it queries a running cluster, for which it needs DESCRIBE_CONFIGS and DESCRIBE on the
     cluster. The exit status is 1 if a finding has the severity high.
 
     Example: runnel security check --config server.properties

@@ -84,7 +84,7 @@ AdminOption = Annotated[
         "--admin",
         envvar="RUNNEL_ADMIN",
         metavar="HOST:PORT|off",
-        help="Address of metrics and health (HTTP). Default: 127.0.0.1:9644, if that port is free.",
+        help="Address of metrics and health checks (HTTP). Default: 127.0.0.1:9644, if that port is free.",
     ),
 ]
 LogFormatOption = Annotated[
@@ -111,7 +111,9 @@ HttpConfig = Annotated[
 HttpReadOnly = Annotated[
     bool,
     typer.Option(
-        "--http-read-only", envvar="RUNNEL_HTTP_READ_ONLY", help="Nothing can be changed in the console."
+        "--http-read-only",
+        envvar="RUNNEL_HTTP_READ_ONLY",
+        help="Reject all changes in the console and the HTTP API.",
     ),
 ]
 HttpTlsCert = Annotated[
@@ -163,7 +165,7 @@ def serve(
     log_level: LogLevelOption = LogLevel.WARNING,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM. SIGHUP reads certificates and keys again.
+    """Run a broker until Ctrl-C or SIGTERM. SIGHUP reloads certificates and keys.
 
     Precedence, lowest first: --config, environment (RUNNEL_SET_LOG_RETENTION_HOURS=24), --set, other options.
 
@@ -293,7 +295,7 @@ def _report(*lines: str) -> None:
 
 
 def open_console(http: "HttpOptions") -> "socket.socket | None":
-    """The socket of the console; an address that was given and cannot be used ends the start."""
+    """The socket of the console; an explicit address that cannot be used prevents the start."""
     from runnel.server.cli.output import CommandError
     from runnel.server.gateway_process import HttpUnavailable, open_http
 
@@ -319,7 +321,7 @@ def _start_console(
     except HttpUnavailable as error:
         import logging
 
-        # The broker serves already, and goes on.
+        # The broker serves already, and continues without a console.
         logging.getLogger("runnel.server").warning("%s", error)
         return None
 

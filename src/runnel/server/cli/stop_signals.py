@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 EXIT_STATUS = 130
-"""That of a process that SIGINT ended."""
+"""The exit status of a process that was ended by SIGINT."""
 
 
 def stop_signal() -> asyncio.Event:

@@ -64,8 +64,8 @@ def random_key() -> None:
 def rotate_key(config: Config = None, settings: Settings = None) -> None:
     """Encrypt the keys of all segments of a stopped node with the first of its master keys.
 
-    A running node does so by itself when the first line of encryption.master.key.file has changed. Afterwards
-    the other master keys may be removed from the file.
+    A running node does so automatically when the first line of encryption.master.key.file has changed.
+    Afterwards the other master keys may be removed from the file.
 
     Example: runnel storage rotate-key --config server.properties
     """
@@ -143,7 +143,7 @@ InitialControllers = Annotated[
         "--initial-controllers",
         "-I",
         metavar="LIST",
-        help="The voters of a new quorum: id@host:port:directory, separated by commas; the same list on all.",
+        help="Voters of a new quorum: id@host:port:directory, separated by commas; the same on all voters.",
     ),
 ]
 NoInitialControllers = Annotated[
@@ -263,7 +263,7 @@ def _voters(
         raise CommandError("only a node whose process.roles has controller can be a voter")
     if roles.voters:
         raise CommandError(
-            "controller.quorum.voters is set: the quorum is static, and the first voters cannot be given"
+            "controller.quorum.voters is set: the quorum is static, and the first voters cannot be specified"
         )
     listener = roles.controller_listener_names[0]
     if initial_controllers is not None:

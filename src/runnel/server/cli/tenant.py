@@ -39,7 +39,7 @@ def create(
         typer.Option(
             "--prefix",
             metavar="PREFIX",
-            help="Names of its topics, groups and transactional ids begin so. Default: NAME-",
+            help="Prefix of the names of its topics, groups and transactional ids. Default: NAME-",
         ),
     ] = None,
     producer_byte_rate: ProducerRate = None,

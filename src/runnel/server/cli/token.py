@@ -30,7 +30,9 @@ Owners = Annotated[
 ]
 Renewers = Annotated[
     list[str] | None,
-    typer.Option("--renewer-principal", metavar="PRINCIPAL", help="Who else may renew it. Repeatable."),
+    typer.Option(
+        "--renewer-principal", metavar="PRINCIPAL", help="Another principal that may renew it. Repeatable."
+    ),
 ]
 Lifetime = Annotated[
     str,

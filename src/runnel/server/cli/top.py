@@ -17,10 +17,10 @@ ROWS = 12
 
 def top(
     interval: Annotated[
-        float, typer.Option("--interval", "-i", min=0.5, max=60.0, help="Seconds between two readings.")
+        float, typer.Option("--interval", "-i", min=0.5, max=60.0, help="Seconds between updates.")
     ] = 2.0,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many readings.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many updates.")
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:

@@ -21,7 +21,7 @@ PasswordFile = Annotated[
     Path | None, typer.Option("--password-file", metavar="FILE", help="Read the password from a file.")
 ]
 Iterations = Annotated[
-    int, typer.Option("--iterations", min=4096, max=16384, help="How often the password is hashed.")
+    int, typer.Option("--iterations", min=4096, max=16384, help="Number of iterations of the password hash.")
 ]
 
 
@@ -46,7 +46,7 @@ def add(
     _check(mechanism)
     password = _password(password_file)
     with_cluster(bootstrap, lambda cluster: Users(cluster).add(name, password, mechanism, iterations))
-    print(f"{name} may authenticate by {mechanism}")
+    print(f"{name} can authenticate with {mechanism}")
 
 
 @app.command("list")

@@ -77,7 +77,7 @@ def _key(given: str | None, node: int, replicas: list[QuorumReplica], kind: str)
     if not found:
         listed = ", ".join(str(each.node_id) for each in replicas) or "none"
         advice = ": start it first" if kind == "observer" else ""
-        raise CommandError(f"node {node} is no {kind} of the quorum (those are {listed}){advice}")
+        raise CommandError(f"node {node} is not among the {kind}s of the quorum ({listed}){advice}")
     if len(found) > 1 or found[0] == NO_ID:
         raise CommandError(f"the directory of node {node} is not unique: name it with --directory-id")
     return found[0]

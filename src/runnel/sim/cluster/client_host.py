@@ -31,7 +31,7 @@ class ClientHost:
     async def connect(self, *, is_classic: bool = False) -> ClusterConnection:
         """Connections to all nodes; a classic client uses transactions as before KIP-890."""
         bootstrap = [(node.host, CLIENT_PORT) for node in self._cluster.nodes.values() if node.is_broker]
-        # A client keeps what it knows of leaders when it connects again.
+        # A client keeps its metadata when it connects again.
         epochs = self._epochs.setdefault(asyncio.current_task(), {})
         return ClusterConnection(
             partial(self.connect_to, is_classic=is_classic), bootstrap, self.random, epochs

@@ -70,7 +70,7 @@ class Faults:
         self._ambushes: dict[Ambush, None] = {}
 
     def start(self, seconds: float) -> None:
-        """Inject faults for so long."""
+        """Inject faults for this time."""
         self._victim = self._random.choice(list(self._cluster.nodes.values()))
         self._loop.call_later(self._random.random() * seconds / 2, self._copy_disk)
         self._task = self._loop.create_task(self._run(seconds))

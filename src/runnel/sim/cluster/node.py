@@ -120,7 +120,7 @@ class SimNode:
         self.files.lose_power(self.random)
 
     def ended(self, how: str) -> None:
-        """The process has ended by itself."""
+        """The process has exited on its own."""
         self._end(how, with_power_cut=False)
 
     def _operating(self, operation: str, path: str) -> None:

@@ -57,7 +57,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a simulation is made of, drawn from its seed."""
+    """The parts of a simulation, drawn from its seed."""
 
     nodes: int
     policy: str
@@ -68,7 +68,7 @@ class Shape:
     joins: bool = False
     """Do controllers add themselves to the voters?"""
     snapshot_bytes: int = SNAPSHOT_BYTES
-    """So many bytes of metadata between two snapshots."""
+    """Bytes of metadata between two snapshots."""
 
     @property
     def voters_min(self) -> int:

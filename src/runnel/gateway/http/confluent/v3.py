@@ -455,9 +455,9 @@ def _data(given: DataV3 | None) -> bytes | None:
     if given.type == "JSON":
         return raw
     if given.type not in ("BINARY", "STRING"):
-        raise Problem(422, "the type of data is BINARY, JSON or STRING", code=INVALID_PAYLOAD)
+        raise Problem(422, "the type of data must be BINARY, JSON or STRING", code=INVALID_PAYLOAD)
     if not raw.startswith(b'"'):
-        raise Problem(422, f"data of type {given.type} is a text", code=INVALID_PAYLOAD)
+        raise Problem(422, f"data of type {given.type} must be a string", code=INVALID_PAYLOAD)
     text = decode(raw, str)
     return text.encode() if given.type == "STRING" else _base64(text)
 

@@ -2,13 +2,13 @@
 
     partitions ── one reader ──► ring of messages, each with the cursor after it ──► streams
 
-A stream is a number in the ring. One that begins elsewhere, or falls out of the ring, reads by itself up to a
-message of the ring, and goes on from there. All streams of a feed see its messages in the same order, so that
-the cursor after a message is the same for all of them, too.
+A stream is a position in the ring. One that begins elsewhere, or falls behind the ring, reads on its own
+until it reaches a message of the ring. All streams of a feed see its messages in the same order, so that the
+cursor after a message is the same for all of them, too.
 
-Metadata say what became of the topic. One that was created again ends its feeds with an error: their cursors
-and the ids of their messages have no meaning in it. Partitions that were added end them, too; their streams
-go on in a feed of all partitions.
+Metadata show changes of the topic. If it was recreated, its feeds end with an error: their cursors and
+message ids are not valid in the new topic. Feeds also end if partitions were added; their streams continue in
+a feed of all partitions.
 """
 
 import asyncio
@@ -218,7 +218,7 @@ class Feed:
             partition_max_bytes=READER_PARTITION_BYTES,
             # It ends: a stream that resumes reports what was deleted, and reads what was not.
             out_of_range=None,
-            # Offsets of a topic that was created again may well be in range.
+            # Offsets of a topic that was recreated may well be in range.
             topic_ids={self.key.topic: self.key.shown.topic_id},
         )
         try:

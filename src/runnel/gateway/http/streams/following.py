@@ -29,7 +29,7 @@ ROOM_PAUSE_S = 0.2
 """The pause before a stream reads again, if other streams of its principal hold the room for batches."""
 
 Part = list[Entry | Gap]
-"""What is delivered next; nothing is a sign of life."""
+"""What is delivered next; an empty part keeps the connection alive."""
 
 
 def check_partitions(view: TopicView, query: SubscribeQuery) -> None:
@@ -121,7 +121,7 @@ async def _catch_up(
         if fetched is None:
             cursor = found.cursor()
         if not await _is_same_topic(found):
-            # It was created again, which ends the feed soon, or a broker lags behind.
+            # It was recreated, which ends the feed soon, or a broker lags behind.
             await asyncio.sleep(OTHER_TOPIC_S)
             continue
         if found.gaps:

@@ -117,7 +117,7 @@ class GapFrame(Struct, tag="gap", tag_field="type"):
 
 
 class ErrorFrame(Struct, tag="error", tag_field="type", omit_defaults=True):
-    """What went wrong; the stream goes on, unless it is closed next."""
+    """What went wrong; the stream continues, unless it is closed next."""
 
     problem: ProblemDetails
     id: RequestId = None

@@ -18,11 +18,11 @@ app.add_typer(silence.app, name="silence")
 
 @app.command("list")
 def list_alerts(
-    all_states: Annotated[bool, typer.Option("--all", help="Also alerts that are resolved.")] = False,
+    all_states: Annotated[bool, typer.Option("--all", help="Include resolved alerts.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """List alerts that fire or are pending, with their silences and failed notifications.
+    """List firing and pending alerts, with their silences and failed notifications.
 
     Example: runnel alert list
     """
@@ -62,7 +62,7 @@ def list_alerts(
 
 
 def _document(alerting: "Alerting", alert: "Alert") -> dict[str, Any]:
-    """An alert with what concerns it."""
+    """An alert with its silences and failed notifications."""
     import time
     from dataclasses import asdict
 
@@ -85,7 +85,7 @@ def _evaluator(records: dict[str, str]) -> dict[str, Any] | None:
 
 
 def _warn_if_not_evaluated(records: dict[str, str]) -> None:
-    """Say so if what is listed is not current."""
+    """Print a notice if no evaluator is active, so that the list may be outdated."""
     import time
 
     from runnel.server.cli.output import print_info
@@ -195,7 +195,7 @@ def run(
 ) -> None:
     """Evaluate the rules and deliver notifications until Ctrl-C or SIGTERM.
 
-    Of all evaluators of a cluster one is active, the others stand by for it.
+    One of the evaluators of a cluster is active, the others are on standby.
 
     Example: runnel alert run --alerts-config alerts.properties
     """

@@ -26,12 +26,13 @@ def add(
     ] = "2h",
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason.")] = "",
     who: Annotated[
-        str | None, typer.Option("--who", metavar="NAME", help="Who silences. Default: the current user.")
+        str | None,
+        typer.Option("--who", metavar="NAME", help="Author of the silence. Default: the current user."),
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Silence alerts: none that matches is notified until the silence ends.
+    """Silence alerts: no notifications are sent for matching alerts until the silence ends.
 
     Example: runnel alert silence add alertname=DiskSpaceLow broker=1 --for 2h --why "disk is being replaced"
     """
@@ -60,7 +61,7 @@ def add(
 
 @app.command("list")
 def list_silences(
-    all_silences: Annotated[bool, typer.Option("--all", help="Also silences that have ended.")] = False,
+    all_silences: Annotated[bool, typer.Option("--all", help="Include silences that have ended.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
