@@ -69,7 +69,7 @@ def send(served: Served, *requests: bytes, **options: object) -> Load:
 
 
 def test_an_error_fails_the_load(served: Served) -> None:
-    with pytest.raises(LoadFailed, match="errors: status 404: .*does not exist"):
+    with pytest.raises(LoadFailed, match=r"errors: status 404: .*does not exist"):
         send(served, *http_gateway.publishes("localhost", "absent", 1))
 
 
