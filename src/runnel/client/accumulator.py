@@ -4,12 +4,12 @@ At most one batch per partition is in flight. This preserves the order of record
 next batch grow in the meantime: the slower the broker, the larger the batches.
 """
 
-from asyncio import Future
 from collections import deque
 from dataclasses import dataclass, field
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
+from runnel.client.deliveries import Waiter
 from runnel.model.ids import TopicPartition
 
 RECORD_OVERHEAD_BYTES = 32
@@ -42,7 +42,7 @@ class PendingBatch:
     partition: TopicPartition
     deadline_s: float
     records: list[Record] = field(default_factory=list)
-    waiters: "list[Future[Delivery]]" = field(default_factory=list)
+    waiters: list[Waiter] = field(default_factory=list)
     size_bytes: int = 0
     attempts: int = 0
     not_before_s: float = 0.0
@@ -80,12 +80,12 @@ class Accumulator:
         self.size_bytes = 0
         """The size of all undelivered records."""
 
-    def add(
-        self, partition: TopicPartition, record: Record, waiter: "Future[Delivery]", deadline_s: float
-    ) -> None:
+    def add(self, partition: TopicPartition, record: Record, waiter: Waiter, deadline_s: float) -> None:
         """Append a record to the queue of its partition."""
         size_bytes = record_size_bytes(record)
-        queue = self._queues.setdefault(partition, deque())
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = deque()
         if not queue or not self._has_room(queue[-1], size_bytes):
             queue.append(PendingBatch(partition, deadline_s))
         batch = queue[-1]
@@ -130,7 +130,11 @@ class Accumulator:
 
     def take(self, partition: TopicPartition, identity: ProducerIdentity) -> PendingBatch:
         """The first batch of a ready partition, encoded; it is in flight until `settle` or `put_back`."""
-        batch = self._queues[partition].popleft()
+        queue = self._queues[partition]
+        batch = queue.popleft()
+        if not queue:
+            # Of partitions that are written no more, there would be more and more to look through.
+            del self._queues[partition]
         self.in_flight.add(partition)
         if batch.encoded is None:
             sequence = self._sequences.get(partition, 0) if identity.producer_id >= 0 else -1
