@@ -1,6 +1,7 @@
 """Records in: one, a batch, or an upload of any length."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
+from runnel.batch.records import Record
 from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.cluster import TopicView
@@ -22,7 +24,7 @@ from runnel.gateway.http.limits import (
     LINE_BYTES_MAX,
     OUTCOME_S,
 )
-from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.message_ids import message_ids
 from runnel.gateway.http.models import (
     FailedLine,
     Published,
@@ -141,16 +143,41 @@ async def publish_all(
     principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
 ) -> list[PublishOutcome]:
     """Write records; the outcome of each."""
-    sent: list[Sent | Problem] = []
-    for record in records:
-        try:
-            sent.append(await send(principal, view.name, record))
-        except ClientError as error:
-            sent.append(problem_of(error))
-    waiting = [each for each in sent if isinstance(each, asyncio.Future)]
-    if waiting:
-        await asyncio.wait(waiting, timeout=OUTCOME_S)
-    return [outcome_of(view, each) for each in sent]
+    now_ms = time.time_ns() // 1_000_000
+    given = [
+        (
+            Record(
+                0,
+                now_ms if each.timestamp_ms is None else each.timestamp_ms,
+                each.key,
+                each.value,
+                each.headers,
+            ),
+            each.partition,
+        )
+        for each in records
+    ]
+    buffered_max = int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE)
+    try:
+        deliveries = await principal.producer.send_all(view.name, given, buffered_max=buffered_max)
+    except ClientError as error:
+        return [_failed(error) for _ in records]
+    await deliveries.wait(OUTCOME_S)
+    return [_outcome(view, each) for each in deliveries.outcomes]
+
+
+def _outcome(view: TopicView, found: Delivery | Exception | None) -> PublishOutcome:
+    if isinstance(found, Delivery):
+        return PublishOutcome(_id(view, found), found.partition.partition, found.offset)
+    if found is None:
+        return PublishOutcome(error=Problem(504, UNKNOWN_OUTCOME).details)
+    if isinstance(found, ClientError):
+        return _failed(found)
+    raise found
+
+
+def _failed(error: ClientError) -> PublishOutcome:
+    return PublishOutcome(error=problem_of(error).details)
 
 
 def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
@@ -158,19 +185,16 @@ def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
     if isinstance(sent, Problem):
         return PublishOutcome(error=sent.details)
     if not sent.done():
-        return PublishOutcome(error=Problem(504, UNKNOWN_OUTCOME).details)
+        return _outcome(view, None)
     error = sent.exception()
-    if isinstance(error, ClientError):
-        return PublishOutcome(error=problem_of(error).details)
-    delivery = sent.result()
-    return PublishOutcome(_id(view, delivery), delivery.partition.partition, delivery.offset)
+    return _failed(error) if isinstance(error, ClientError) else _outcome(view, sent.result())
 
 
 def _id(view: TopicView, delivery: Delivery) -> str | None:
     if delivery.offset < 0:
         # The broker has it already, and does not say where.
         return None
-    return MessageId(view.topic_id, delivery.partition.partition, delivery.offset).text()
+    return message_ids(view.topic_id, delivery.partition.partition).text(delivery.offset)
 
 
 # Uploads.

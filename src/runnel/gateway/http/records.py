@@ -11,11 +11,12 @@ from msgspec import UNSET, Raw, UnsetType
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX, RECORD_HEADERS_MAX
-from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.message_ids import message_ids
 from runnel.gateway.http.models import Format, Header, Message, PublishRecord
 from runnel.gateway.http.problems import Problem
 
 TRACE_HEADER = "traceparent"
+_read_text = msgspec.json.Decoder(str).decode
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """The W3C form; any other is ignored: it would be copied to every record of a request."""
 
@@ -55,7 +56,7 @@ def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingR
     """The bytes of a record; 422 if it says something twice, or has no value."""
     if given.value is UNSET and given.value_base64 is UNSET:
         raise Problem(422, "the record has neither value nor value_base64; a tombstone has the value null")
-    headers = _headers(given)
+    headers = [] if given.headers is UNSET and given.headers_list is UNSET else _headers(given)
     if (
         traceparent is not None
         and _TRACE.fullmatch(traceparent)
@@ -87,7 +88,7 @@ def text_of(plain: Raw) -> bytes | None:
     raw = bytes(plain)
     if raw.startswith(b'"'):
         try:
-            return msgspec.json.decode(raw, type=str).encode()
+            return _read_text(raw).encode()
         except msgspec.DecodeError as error:
             raise Problem(400, f"a text is not JSON: {error}") from None
     return None if raw == b"null" else raw
@@ -118,7 +119,7 @@ class View:
 
     def message_id(self, partition: int, offset: int) -> str:
         """The id of a message."""
-        return MessageId(self.topic_id, partition, offset, self.group, self.is_replayed).text()
+        return message_ids(self.topic_id, partition, self.group, self.is_replayed).text(offset)
 
     def of(self, message: KafkaMessage) -> Message:
         """A message as it is shown."""
