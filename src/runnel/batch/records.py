@@ -140,11 +140,12 @@ def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
             header.base_timestamp + timestamp_delta if append_time is None else append_time,
             raw[key_start : key_start + key_length] if key_length >= 0 else None,
             raw[value_start:value_end] if value_length >= 0 else None,
-            _read_headers(raw, value_end, end),
+            read_headers(raw, value_end, end),
         )
 
 
-def _read_headers(raw: bytes, position: int, end: int) -> Headers:
+def read_headers(raw: bytes, position: int, end: int) -> Headers:
+    """The headers of a record, which follow its value; CorruptBatch if they are malformed."""
     if raw[position] == 0 and position + 1 == end:
         return ()
     count, position = read_varint(raw, position)

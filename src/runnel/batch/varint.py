@@ -27,6 +27,8 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """(value, position after it); CorruptBatch if it is truncated or too long."""
     try:
         byte = buffer[position]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
         zigzag = byte & 0x7F
         shift = 7
         while byte >= 0x80:

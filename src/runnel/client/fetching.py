@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runnel.client.chunk import Chunk, end_of
+from runnel.client.chunk import Chunk
 from runnel.client.cluster import Cluster
 from runnel.client.errors import check
 from runnel.client.offsets import READ_UNCOMMITTED
@@ -35,6 +35,11 @@ class Fetched:
     @property
     def has_more(self) -> bool:
         return self.chunk.next_offset < self.end_offset
+
+    @property
+    def is_behind_end(self) -> bool:
+        """Was it fetched from behind the end that the isolation level shows?"""
+        return self.chunk.from_offset > self.end_offset
 
 
 async def fetch_once(
@@ -120,7 +125,6 @@ def chunk_of(partition: TopicPartition, offset: int, view: PartitionData, isolat
         partition,
         records,
         offset,
-        end_of(partition, records, offset),
         view.high_watermark,
         aborted if isolation else (),
     )

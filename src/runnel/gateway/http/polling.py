@@ -20,10 +20,11 @@ from runnel.gateway.http.limits import (
     POLL_BYTES_MAX,
     POLL_FEW_BYTES,
     POLL_FEW_MESSAGES,
+    POLL_MESSAGE_BYTES,
     POLL_PARTITION_BYTES,
     POLL_ROUNDS_MAX,
 )
-from runnel.gateway.http.message_ids import RECREATED, Cursor, read_cursor, read_message_id
+from runnel.gateway.http.message_ids import OFFSET_MAX, RECREATED, Cursor, read_cursor, read_message_id
 from runnel.gateway.http.models import (
     Acknowledged,
     AckRequest,
@@ -62,6 +63,8 @@ class Subscription:
     positions: Positions
     shown: View
     gaps: list[Gap] = field(default_factory=list)
+    is_assumed: bool = False
+    """The positions are an offset that was given, which may be outside of some partitions."""
 
     @property
     def isolation(self) -> int:
@@ -101,9 +104,14 @@ class Subscription:
 
 
 async def subscription(
-    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str
+    cluster: Cluster,
+    view: TopicView,
+    query: SubscribeQuery,
+    default_start: str,
+    *,
+    is_read_next: bool = False,
 ) -> Subscription:
-    """Find where a subscription begins."""
+    """Find where a subscription begins. A given offset is verified, unless what is read next does that."""
     if query.cursor is not None or (query.partition or 0) >= len(view.partitions):
         # The topic may have been created again, or have more partitions, since its metadata was cached.
         view = await find_topic(cluster, view.name, max_age_s=0.0)
@@ -122,6 +130,9 @@ async def subscription(
         await found.add(partitions)
     elif query.group is not None and query.offset is None:
         found.positions = await groups.deliverable(cluster, query.group, partitions)
+    elif is_read_next and (number := _number(query.offset)) is not None:
+        found.positions = dict.fromkeys(partitions, number)
+        found.is_assumed = True
     else:
         try:
             found.positions = await start_positions(
@@ -130,6 +141,12 @@ async def subscription(
         except InvalidMoment as error:
             raise Problem(422, f"offset: {error}") from None
     return found
+
+
+def _number(offset: str | None) -> int | None:
+    """A given offset as such; None if it is something else."""
+    number = int(offset) if offset is not None and offset.isdecimal() else -1
+    return number if 0 <= number <= OFFSET_MAX else None
 
 
 # One response.
@@ -143,7 +160,7 @@ async def subscribe(call: Call) -> Response:
         from runnel.gateway.http.streams.sse import event_stream
 
         return await event_stream(call, view, query)
-    found = await subscription(call.cluster, view, query, "earliest")
+    found = await subscription(call.cluster, view, query, "earliest", is_read_next=True)
     if call.accepts(NDJSON):
         messages = await poll(call, found, query.max or MESSAGES_DEFAULT)
         return LineStream(_lines(found, messages), {"runnel-next": found.cursor().text()})
@@ -202,13 +219,22 @@ async def _wait(
 async def read(found: Subscription, limit: int) -> list[KafkaMessage]:
     """The next messages that are there; moves the positions behind them."""
     few = limit <= POLL_FEW_MESSAGES
-    sizes = FetchSizes(POLL_BYTES_MAX, POLL_FEW_BYTES if few else POLL_PARTITION_BYTES)
+    most = sizes = FetchSizes(POLL_BYTES_MAX, POLL_FEW_BYTES if few else POLL_PARTITION_BYTES)
+    if len(found.positions) == 1 and limit * POLL_MESSAGE_BYTES < most.partition_bytes:
+        # Of several partitions, a broker returns large batches only of the first.
+        sizes = FetchSizes(POLL_BYTES_MAX, limit * POLL_MESSAGE_BYTES)
     pending = list(found.positions)
     for _ in range(POLL_ROUNDS_MAX):
         fetched = await fetch(found, pending, sizes)
         if fetched is None:
             continue
-        messages = await take(fetched, limit, found.positions)
+        positions = dict(found.positions)
+        messages = await take(fetched, limit, positions)
+        if len(messages) < limit and sizes is not most and any(each.has_more for each in fetched):
+            # They are larger than expected.
+            sizes = most
+            continue
+        found.positions = positions
         if messages:
             return messages
         # Another one is first, of which a broker returns a batch of any size.
@@ -225,12 +251,18 @@ async def fetch(
     """Fetch partitions from their positions; None if these were not in the log, and were moved into it."""
     wanted = {partition: found.positions[partition] for partition in pending}
     try:
-        return await fetch_once(found.cluster, wanted, isolation=found.isolation, sizes=sizes)
+        fetched = await fetch_once(found.cluster, wanted, isolation=found.isolation, sizes=sizes)
     except BrokerError as error:
         if error.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-    await _into_range(found)
-    return None
+        await _into_range(found)
+        return None
+    if found.is_assumed:
+        # An offset in the log can be after the last that is shown.
+        found.positions |= {each.chunk.partition: each.end_offset for each in fetched if each.is_behind_end}
+        fetched = [each for each in fetched if not each.is_behind_end]
+        found.is_assumed = False
+    return fetched
 
 
 async def _into_range(found: Subscription) -> None:
@@ -241,9 +273,10 @@ async def _into_range(found: Subscription) -> None:
     )
     for partition, position in found.positions.items():
         start = starts[partition]
-        if position < start:
+        if position < start and not found.is_assumed:
             found.gaps.append(Gap(partition.partition, position, start))
         found.positions[partition] = min(max(position, start), max(ends[partition], start))
+    found.is_assumed = False
 
 
 async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list[KafkaMessage]:
@@ -256,8 +289,8 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
         size_bytes += _size_bytes(message)
         # Compressed batches can be much larger than what was fetched.
         if len(messages) == limit or size_bytes > 4 * POLL_BYTES_MAX:
-            for each in messages:
-                positions[TopicPartition(each.topic, each.partition)] = each.offset + 1
+            after = {each.partition: each.offset + 1 for each in messages}
+            positions |= {TopicPartition(message.topic, number): at for number, at in after.items()}
             return messages
         if len(messages) % TURN == 0:
             await asyncio.sleep(0)
@@ -267,8 +300,10 @@ async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list
 
 
 def _size_bytes(message: KafkaMessage) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in message.headers)
-    return len(message.value or b"") + len(message.key or b"") + headers
+    size_bytes = len(message.value or b"") + len(message.key or b"")
+    if message.headers:
+        size_bytes += sum(len(name) + len(value or b"") for name, value in message.headers)
+    return size_bytes
 
 
 # Acknowledgements.
