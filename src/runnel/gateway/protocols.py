@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from runnel.gateway.http.bodies import SHARE, Share
+from runnel.gateway.http.bodies import ARRIVED, SHARE, Share
 from runnel.gateway.http.limits import (
     BODY_S,
     HEAD_BYTES_MAX,
@@ -26,6 +26,7 @@ from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from websockets.frames import Frame
     from websockets.http11 import Request
 
@@ -48,6 +49,10 @@ def drop(transport: asyncio.Transport) -> None:
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
+
+
+def _has_arrived(cycle: "RequestResponseCycle") -> bool:
+    return not cycle.more_body
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -110,6 +115,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._advances = True
         self._stop_timer()
         super().on_headers_complete()
+        if self.cycle is not None:
+            extensions = cast("dict[str, Any]", self.scope)["extensions"]
+            extensions[ARRIVED] = partial(_has_arrived, self.cycle)
 
     # A whole response is written at once: what its client does not read would be kept for ever.
 

@@ -20,6 +20,9 @@ from runnel.gateway.http.operations import NDJSON
 from runnel.gateway.http.problems import Problem
 
 CLOSE = {"connection": "close"}
+ARRIVED = "runnel.arrived"
+"""The extension of a scope with a function that says whether the whole body has arrived."""
+
 SHARE = "runnel.share"
 """The extension of a WebSocket's scope with the share of its connection."""
 
@@ -236,6 +239,13 @@ class Body:
     async def _parts(self) -> AsyncIterator[bytes]:
         """The parts as they arrive; 408 if none does for long, or all do not in time."""
         parts = self._request.stream()
+        has_arrived = self._request.scope.get("extensions", {}).get(ARRIVED)
+        if has_arrived is not None and has_arrived():
+            # Nothing is waited for.
+            async for part in parts:
+                if part:
+                    yield part
+            return
         loop = asyncio.get_running_loop()
         while True:
             try:
