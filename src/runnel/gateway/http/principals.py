@@ -184,7 +184,7 @@ class Principals:
             raise Problem(401, "send credentials: Basic with a user's name and password, or a Bearer token")
         given = None if authorization is None else read_credentials(authorization)
         # Not the credentials themselves: they would be in every dump of the memory twice.
-        key = hashlib.blake2b(repr(given).encode(), key=self._key).digest()
+        key = b"" if given is None else hashlib.blake2b(repr(given).encode(), key=self._key).digest()
         known = self._known.get(key)
         if known is not None:
             return known

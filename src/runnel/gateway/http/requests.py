@@ -57,7 +57,7 @@ class Call:
 
     def query(self, kind: type[T]) -> T:
         """The parameters of the query."""
-        return read_query(self.request.url.query, kind)
+        return read_query(self.request.scope["query_string"].decode(), kind)
 
     @property
     def media_type(self) -> str:
@@ -120,6 +120,8 @@ def unsupported(operation: Operation, given: str) -> Problem:
 
 def read_query(text: str, kind: type[T]) -> T:
     """Parse the query of an address: unknown and repeated parameters are refused, as they are mistakes."""
+    if not text:
+        return msgspec.convert({}, kind)
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_PARAMETERS_MAX)
     except ValueError:
