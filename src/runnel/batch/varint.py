@@ -15,6 +15,10 @@ def encode_varint(value: int) -> bytes:
 
 def _encode(value: int) -> bytes:
     zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    if zigzag < 1 << 14 and zigzag >= 0x80:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
+    if zigzag < 1 << 21 and zigzag >= 0x80:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14))
     encoded = bytearray()
     while zigzag >= 0x80:
         encoded.append(zigzag & 0x7F | 0x80)

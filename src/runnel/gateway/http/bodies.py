@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Self
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from runnel.gateway.http.limits import (
     BODY_READ_S,
@@ -137,7 +137,9 @@ class Body:
 
     async def whole(self, limit: int) -> bytes:
         """All of it; 413 if it is larger than the limit, 429 or 503 if there is no room for it."""
-        too_large = Problem(413, f"the body is larger than {limit} bytes; send {NDJSON}", headers=CLOSE)
+        if self._has_arrived():
+            return await self._arrived(limit)
+        too_large = _too_large(limit)
         length = self._request.headers.get("content-length", "")
         announced = int(length[:20]) if length.isdecimal() else 0
         is_asking = "expect" in self._request.headers
@@ -167,6 +169,21 @@ class Body:
         if refusal is not None:
             raise refusal
         return bytes(body)
+
+    def _has_arrived(self) -> bool:
+        has_arrived = self._request.scope.get("extensions", {}).get(ARRIVED)
+        return has_arrived is not None and has_arrived()
+
+    async def _arrived(self, limit: int) -> bytes:
+        """All of it, which is not waited for."""
+        message = await self._request.receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        body: bytes = message["body"]
+        refusal = _too_large(limit) if len(body) > limit else self._share.resize(len(body))
+        if refusal is not None:
+            raise refusal
+        return body
 
     async def lines(self) -> AsyncIterator[bytes | None]:
         """The lines, without empty ones; None for one that is too long, of which nothing is kept.
@@ -239,13 +256,6 @@ class Body:
     async def _parts(self) -> AsyncIterator[bytes]:
         """The parts as they arrive; 408 if none does for long, or all do not in time."""
         parts = self._request.stream()
-        has_arrived = self._request.scope.get("extensions", {}).get(ARRIVED)
-        if has_arrived is not None and has_arrived():
-            # Nothing is waited for.
-            async for part in parts:
-                if part:
-                    yield part
-            return
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -263,3 +273,7 @@ class Body:
         if is_slow:
             detail = f"the body, or a line of it, was not complete after {BODY_S:g} s"
         return Problem(408, detail, headers=CLOSE)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is larger than {limit} bytes; send {NDJSON}", headers=CLOSE)

@@ -139,15 +139,24 @@ class Principals:
     @asynccontextmanager
     async def use(self, authorization: str | None) -> AsyncIterator[Principal]:
         """The principal of a request, which has a share of its limits until the end of the block."""
+        principal = await self.begin(authorization)
+        try:
+            yield principal
+        finally:
+            self.end(principal)
+
+    async def begin(self, authorization: str | None) -> Principal:
+        """The principal of a request, which has a share of its limits until `end`."""
         principal = await self._of(authorization if self.has_logins else None)
         if principal.requests >= REQUESTS_MAX + principal.feeds.streams:
             raise Problem(429, f"more than {REQUESTS_MAX} requests of this principal are in flight")
         principal.requests += 1
-        try:
-            yield principal
-        finally:
-            principal.requests -= 1
-            principal.used_s = asyncio.get_running_loop().time()
+        return principal
+
+    def end(self, principal: Principal) -> None:
+        """A request of a principal has ended."""
+        principal.requests -= 1
+        principal.used_s = asyncio.get_running_loop().time()
 
     def failed(self, principal: Principal, error: ClientError) -> None:
         """A request of a principal has failed; credentials that are no longer valid are forgotten."""

@@ -181,9 +181,13 @@ class Endpoint:
             allowed = ", ".join(sorted(self._operations))
             raise Problem(405, f"this path has {allowed} only", headers={"allow": allowed})
         self._api.check_may_serve(operation)
-        async with self._api.principals.use(request.headers.get("authorization")) as principal:
+        principals = self._api.principals
+        principal = await principals.begin(request.headers.get("authorization"))
+        try:
             with Body(request, self._api.bodies, principal) as body:
                 await self._serve(Call(self._api, request, operation, principal, body), scope, receive, send)
+        finally:
+            principals.end(principal)
 
     async def _serve(self, call: Call, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
