@@ -1,7 +1,6 @@
 """Records that are sent together, and awaited as one."""
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -37,9 +36,13 @@ class Deliveries:
         """Until all are known, or the time is over."""
         if not self._missing:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._complete.wait()
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._complete.set)
+        try:
+            await self._complete.wait()
+        finally:
+            timer.cancel()
+        if self._missing:
+            self._complete.clear()
 
     def set(self, index: int, outcome: "Delivery | Exception") -> None:
         """The outcome of a record."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -259,11 +260,12 @@ class Producer:
     async def _wait_for_work(self) -> None:
         loop = asyncio.get_running_loop()
         retry_s = self._batches.next_retry_s(loop.time())
-        try:
-            async with asyncio.timeout_at(retry_s):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        if retry_s is None:
+            await self._wake.wait()
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(retry_s):
+                    await self._wake.wait()
         self._wake.clear()
         if self._linger_s and not self._flushes and not self._batches.has_full_batch():
             linger_until_s = loop.time() + self._linger_s

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -43,6 +44,7 @@ from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
 
+ONE_OR_MANY: Any = PublishRecord | list[PublishRecord]
 Sent = asyncio.Future[Delivery]
 
 
@@ -61,7 +63,7 @@ async def publish(call: Call) -> Response:
         trace = call.request.headers.get(TRACE_HEADER)
         body = await call.body()
         check_count(body, Element | list[Element], decode)
-        given = decode(body, PublishRecord | list[PublishRecord])  # type: ignore[arg-type]
+        given = decode(body, ONE_OR_MANY)
         is_batch = isinstance(given, list)
         all_given = given if isinstance(given, list) else [given]
         records = [to_record(each, trace) for each in all_given]
@@ -130,13 +132,18 @@ async def publish_one(principal: Principal, view: TopicView, record: OutgoingRec
 
 async def published(view: TopicView, sent: Sent) -> Published:
     """Where a record that was sent is; Problem if it was not written, or if that is unknown."""
+    timer = asyncio.get_running_loop().call_later(OUTCOME_S, _give_up, sent)
     try:
-        async with asyncio.timeout(OUTCOME_S):
-            delivery = await sent
-    except TimeoutError:
-        raise Problem(504, UNKNOWN_OUTCOME) from None
+        delivery = await sent
+    finally:
+        timer.cancel()
     number = delivery.partition.partition
     return Published(_id(view, delivery), number, delivery.offset)
+
+
+def _give_up(sent: Sent) -> None:
+    if not sent.done():
+        sent.set_exception(Problem(504, UNKNOWN_OUTCOME))
 
 
 async def publish_all(
