@@ -16,7 +16,9 @@ from runnel.gateway.http.models import Format, Header, Message, PublishRecord
 from runnel.gateway.http.problems import Problem
 
 TRACE_HEADER = "traceparent"
+_BRACKETS = (b"{", b"[")
 _read_text = msgspec.json.Decoder(str).decode
+_write_text = msgspec.json.Encoder().encode
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """The W3C form; any other is ignored: it would be copied to every record of a request."""
 
@@ -129,17 +131,21 @@ class View:
             message.offset,
             message.timestamp_ms,
             {},
+            None,
         )
-        self._show_key(shown, message.key)
+        if message.key is not None:
+            self._show_key(shown, message.key)
         self._show_value(shown, message.value)
-        show_headers(shown, message.headers)
+        if message.headers:
+            show_headers(shown, message.headers)
         return shown
 
-    def _show_key(self, shown: Message, key: bytes | None) -> None:
-        text = None if key is None or self.format is Format.BASE64 else text_or_none(key)
-        if key is None or text is not None:
+    def _show_key(self, shown: Message, key: bytes) -> None:
+        text = None if self.format is Format.BASE64 else text_or_none(key)
+        if text is not None:
             shown.key = text
         else:
+            shown.key = UNSET
             shown.key_base64 = base64.b64encode(key).decode()
 
     def _show_value(self, shown: Message, value: bytes | None) -> None:
@@ -147,12 +153,12 @@ class View:
             shown.value = NULL
             return
         if self.format is not Format.BASE64:
-            if self.format is not Format.TEXT and value[:1] in (b"{", b"[") and (raw := as_json(value)):
+            if value.startswith(_BRACKETS) and self.format is not Format.TEXT and (raw := as_json(value)):
                 shown.value = raw
                 return
             text = text_or_none(value)
             if text is not None:
-                shown.value = Raw(msgspec.json.encode(text))
+                shown.value = Raw(_write_text(text))
                 return
         shown.value_base64 = base64.b64encode(value).decode()
 
