@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tools.bench import charts, page
+from tools.bench.__main__ import with_last_run
 from tools.bench.http_table import WORKLOADS
 from tools.bench.table import LATENCY_ROWS, ROWS, TIMES, Compared, Row, compare
 
@@ -63,6 +64,7 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
         "http": {
             "rounds": {"HTTP": [over_http], "native": [natively]},
             "warm_up": {"HTTP": {"http_publish_1_1": "steady"}, "native": {}},
+            "run": {"rounds": 1, "seconds": 0.8},
         },
         "partitions": {"Runnel": sizes},
         "workers": [{"workers": 1, "produce_rps": 150_000.0}, {"workers": 2, "produce_rps": 160_000.0}],
@@ -80,6 +82,7 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
     assert "| end to end, 50,000 records/s | 2 | 2 | 2 | 1 | 1 | 1 | 2x | 2x | 2x |" in text
     assert "| small | steady after 3 windows, 12 s | – |" in text
     assert "Runnel, 1,000" in text
+    assert "POST\n/topics/{topic}/publish" in text and "1 rounds of 0.8 s" in text
     assert all(each.row.label in text for each in WORKLOADS)
     assert "* **publish 1 record** (0.1x with 1): it is Python" in text
     assert "| http_publish_1_1 | steady | – |" in text
@@ -88,6 +91,20 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
     for name in ("advantage.svg", "memory.svg", "restart.svg"):
         assert f"bench/{name}" in text
         ElementTree.parse(tmp_path / "bench" / name)
+
+
+def test_a_part_that_is_measured_alone_is_shown_with_the_last_run(tmp_path: Path) -> None:
+    file = tmp_path / "latest.json"
+    found = {"rounds": {}, "warm_up": {}, "http": {"run": {}}, "workers": []}
+    assert with_last_run(found, file, ["http"]) == found
+    file.write_text('{"rounds": {"Runnel": []}, "workers": [{"workers": 1}]}')
+    shown = with_last_run(found, file, ["http"])
+    assert (shown["rounds"], shown["workers"], shown["http"]) == (
+        {"Runnel": []},
+        [{"workers": 1}],
+        {"run": {}},
+    )
+    assert with_last_run(found, file, ["http", "security"]) == with_last_run(found, file, []) == found
 
 
 def test_a_chart_of_nothing_is_still_a_chart() -> None:

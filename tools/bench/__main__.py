@@ -108,7 +108,8 @@ def main() -> int:
                 # An hour of measurements is not lost by the last one.
                 print(f"the measurements with many partitions failed: {failure}", file=sys.stderr)
                 is_whole = False
-    status = report(results, write=options.write or not (options.quick or options.only))
+    write = options.write or not (options.quick or options.only)
+    status = report(results, write, options.only or [])
     return status if is_whole else 1
 
 
@@ -280,14 +281,23 @@ def scaling(systems: list[System], folder: Path, program: Path, options: argpars
     return results
 
 
-def report(results: dict[str, Any], write: bool) -> int:
+def with_last_run(results: dict[str, Any], file: Path, only: list[str]) -> dict[str, Any]:
+    """What the page shows: if only parts without Apache Kafka were measured, the others of the last run."""
+    if not only or not set(only) <= set(ALONE) or not file.exists():
+        return results
+    last: dict[str, Any] = json.loads(file.read_text())
+    return {**results, **last, **{part: results[part] for part in only}}
+
+
+def report(results: dict[str, Any], write: bool, only: list[str]) -> int:
     """Print the tables, write the page; 1 if a full run is below a floor."""
     compared = compare(results["rounds"], "Runnel", "Kafka")
     if write:
-        folder = ROOT / "docs" / "bench"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "latest.json").write_text(json.dumps(results, indent=1) + "\n")
-        page.write(results, ROOT / "docs", Path(__file__).with_name("reasons.toml"))
+        file = ROOT / "docs" / "bench" / "latest.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shown = with_last_run(results, file, only)
+        file.write_text(json.dumps(shown, indent=1) + "\n")
+        page.write(shown, ROOT / "docs", Path(__file__).with_name("reasons.toml"))
     print(page.table(compared))
     latencies = compare(results["rounds"], "Runnel", "Kafka", LATENCY_ROWS)
     if latencies:

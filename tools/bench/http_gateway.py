@@ -136,6 +136,7 @@ def compare_http(
     found: dict[str, Any] = {
         "rounds": {way: [{} for _ in range(rounds)] for way in (HTTP, NATIVE)},
         "warm_up": {HTTP: {}, NATIVE: {}},
+        "run": {"rounds": rounds, "seconds": seconds * LOAD_SHARE},
     }
     folder.mkdir(parents=True)
     running = Runnel().launch(folder / "broker")

@@ -179,7 +179,8 @@ def write(results: dict[str, Any], docs: Path, reasons_path: Path) -> list[Compa
 def _http_sections(found: dict[str, Any], reasons: dict[str, str]) -> list[str]:
     """Workloads over HTTP beside the native protocol, and why a floor is missed."""
     rounds = found["rounds"]
-    sections = ["## HTTP", http_table.TEXT, http_table.http_table(rounds)]
+    text = http_table.TEXT.format(**found["run"], topic="{topic}")
+    sections = ["## HTTP", text, http_table.http_table(rounds)]
     if missed := http_table.http_misses(rounds, reasons):
         sections += ["Floors missed:", missed]
     return [*sections, warm_up_table(found["warm_up"])]
