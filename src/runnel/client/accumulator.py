@@ -88,16 +88,27 @@ class Accumulator:
             queue = self._queues[partition] = deque()
         if not queue or not self._has_room(queue[-1], size_bytes):
             queue.append(PendingBatch(partition, deadline_s))
-        batch = queue[-1]
-        batch.records.append(record)
-        batch.waiters.append(waiter)
-        batch.size_bytes += size_bytes
-        self.size_bytes += size_bytes
+        self._append(queue[-1], record, waiter, size_bytes)
+
+    def add_to_open(self, partition: TopicPartition, record: Record, waiter: Waiter) -> bool:
+        """Append a record to the open batch of the partition, if there is one with room for it."""
+        queue = self._queues.get(partition)
+        size_bytes = record_size_bytes(record)
+        if not queue or not self._has_room(queue[-1], size_bytes):
+            return False
+        self._append(queue[-1], record, waiter, size_bytes)
+        return True
 
     def has_room_for(self, partition: TopicPartition, record: Record) -> bool:
         """Whether the record fits into the open batch of the partition."""
         queue = self._queues.get(partition)
         return queue is not None and len(queue) > 0 and self._has_room(queue[-1], record_size_bytes(record))
+
+    def _append(self, batch: PendingBatch, record: Record, waiter: Waiter, size_bytes: int) -> None:
+        batch.records.append(record)
+        batch.waiters.append(waiter)
+        batch.size_bytes += size_bytes
+        self.size_bytes += size_bytes
 
     def _has_room(self, batch: PendingBatch, size_bytes: int) -> bool:
         # An encoded batch may have been written already, so it must not change.

@@ -145,19 +145,27 @@ class Producer:
         view = await self._topic(topic)
         deliveries = Deliveries(len(records))
         deadline_s = asyncio.get_running_loop().time() + self._delivery_timeout_s
+        keyless: TopicPartition | None = None
         for index, (record, partition) in enumerate(records):
+            place = Place(deliveries, index)
+            is_keyless = record.key is None and partition is None
+            is_full = self._batches.size_bytes >= buffered_max
+            # Most often the batch of the record before it has room.
+            if is_keyless and keyless and not is_full and self._batches.add_to_open(keyless, record, place):
+                continue
             try:
                 target = self._target(view, record, partition)
                 if target is None:
-                    target = await self._added(topic, partition)
+                    target, keyless = await self._added(topic, partition), None
                     view = await self._topic(topic)
-                if self._batches.size_bytes >= buffered_max:
+                if is_full:
                     raise BufferFull(BUFFER_FULL)
                 self._check_may_send()
             except ClientError as error:
-                deliveries.set(index, error)
-            else:
-                self._batches.add(target, record, Place(deliveries, index), deadline_s)
+                place.set_exception(error)
+                continue
+            self._batches.add(target, record, place, deadline_s)
+            keyless = target if is_keyless else keyless
         self._wake.set()
         return deliveries
 
