@@ -180,7 +180,7 @@ def add_parts(results: dict[str, Any], folder: Path, program: Path, options: arg
         add_security(results, folder / "security", program, options)
     if "http" in (options.only or ["http"]):
         results["http"] = http_gateway.compare_http(
-            folder / "http", program, options.rounds, options.seconds, options.warm_up
+            folder / "http", program, options.rounds, options.seconds, options.warm_up, SETTINGS
         )
     if "workers" in (options.only or ["workers"]):
         results["workers"] = workers.compare_workers(

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import string
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -130,16 +130,17 @@ def compare_http(
     rounds: int,
     seconds: float,
     plan: WarmUpPlan,
+    settings: Mapping[str, str],
     workloads: Sequence[Workload] = WORKLOADS,
 ) -> dict[str, Any]:
-    """All rounds on one broker and its gateway, both ways alternately; how each workload was warmed."""
+    """All rounds on a broker with these settings and its gateway, alternately; how each workload was warmed."""
     found: dict[str, Any] = {
         "rounds": {way: [{} for _ in range(rounds)] for way in (HTTP, NATIVE)},
         "warm_up": {HTTP: {}, NATIVE: {}},
         "run": {"rounds": rounds, "seconds": seconds * LOAD_SHARE},
     }
     folder.mkdir(parents=True)
-    running = Runnel().launch(folder / "broker")
+    running = Runnel().launch(folder / "broker", settings)
     try:
         broker = Bench(running, program, seconds, 1.0, None)
         with GatewayProcess(broker.bootstrap) as gateway:
