@@ -133,7 +133,7 @@ def compare_http(
     settings: Mapping[str, str],
     workloads: Sequence[Workload] = WORKLOADS,
 ) -> dict[str, Any]:
-    """All rounds on a broker with these settings and its gateway, alternately; how each workload was warmed."""
+    """All rounds on one broker and its gateway, both ways alternately; how each workload was warmed."""
     found: dict[str, Any] = {
         "rounds": {way: [{} for _ in range(rounds)] for way in (HTTP, NATIVE)},
         "warm_up": {HTTP: {}, NATIVE: {}},
