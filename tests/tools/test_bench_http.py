@@ -83,7 +83,7 @@ def test_small_responses_count_as_empty(served: Served) -> None:
 
 def test_both_ways_are_measured(program: Path, tmp_path: Path) -> None:
     # A batch each; a subscription without all of its records fails the load.
-    workloads = [Workload("subscribe", 1, 2), Workload("subscribe", 100, 2), Workload("publish", 100, 2)]
+    workloads = [Workload("subscribe", 1, 1), Workload("subscribe", 100, 1), Workload("publish", 100, 1)]
     found = http_gateway.compare_http(tmp_path / "http", program, 1, 0.3, SHORT, {}, workloads)
     for way in (HTTP, NATIVE):
         (numbers,) = found["rounds"][way]
