@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Self
 
 from runnel.server.process import SUPERVISOR_FD
 from tools.broker_process import free_port
@@ -58,7 +59,7 @@ class GatewayProcess:
             self._process.stdout.close()
             self._process = None
 
-    def __enter__(self) -> "GatewayProcess":
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:

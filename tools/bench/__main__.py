@@ -298,7 +298,8 @@ def report(results: dict[str, Any], write: bool, only: list[str]) -> int:
         shown = with_last_run(results, file, only)
         file.write_text(json.dumps(shown, indent=1) + "\n")
         page.write(shown, ROOT / "docs", Path(__file__).with_name("reasons.toml"))
-    print(page.table(compared))
+    if compared:
+        print(page.table(compared))
     latencies = compare(results["rounds"], "Runnel", "Kafka", LATENCY_ROWS)
     if latencies:
         print(page.latency_table(latencies))

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -152,8 +152,8 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def decode(body: bytes | bytearray | memoryview, kind: type[T]) -> T:
     """Decode JSON: 400 if it is malformed, 422 if it is not what is expected."""
     try:
-        found: T = _decoder(kind).decode(body)
-        return found
+        decoder: msgspec.json.Decoder[T] = _decoder(cast("Any", kind))
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Problem(422, f"the body is not valid: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
