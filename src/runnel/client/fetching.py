@@ -53,6 +53,8 @@ async def fetch_once(
 
     async def attempt() -> list[Fetched]:
         leaders = await cluster.by_leader(positions)
+        if len(leaders) == 1:
+            return await _fetch_from(cluster, *leaders, positions, isolation, sizes)
         found = await asyncio.gather(
             *(
                 _fetch_from(cluster, leader, {each: positions[each] for each in own}, isolation, sizes)

@@ -67,7 +67,8 @@ class Call:
 
     def accepts(self, kind: str) -> bool:
         """Does the client ask for this media type by name?"""
-        return kind in accepted(self.request.headers.get("accept", ""))
+        header = self.request.headers.get("accept")
+        return header is not None and kind in accepted(header)
 
     async def body(self, limit: int = BODY_BYTES_MAX) -> bytes:
         """The whole body."""
