@@ -54,7 +54,9 @@ async def fetch_once(
     async def attempt() -> list[Fetched]:
         leaders = await cluster.by_leader(positions)
         if len(leaders) == 1:
-            return await _fetch_from(cluster, *leaders, positions, isolation, sizes)
+            # Most often; gather would need a task.
+            (leader,) = leaders
+            return await _fetch_from(cluster, leader, positions, isolation, sizes)
         found = await asyncio.gather(
             *(
                 _fetch_from(cluster, leader, {each: positions[each] for each in own}, isolation, sizes)
