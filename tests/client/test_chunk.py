@@ -3,11 +3,13 @@
 import pytest
 
 from runnel.batch.build import build_batch
+from runnel.batch.compression import Compression
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import patch_offset_and_epoch
 from runnel.batch.records import Record
-from runnel.client.chunk import Chunk
+from runnel.client.chunk import Chunk, NoRoom, Room
 from runnel.client.errors import BrokerError
+from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 HERE = TopicPartition("t", 3)
@@ -93,3 +95,29 @@ def test_garbage_raises_a_client_error():
         seen(garbage)
     with pytest.raises(BrokerError, match="reading t-3"):
         assert garbage.next_offset
+
+
+def large(*, headers: int = 0) -> Chunk:
+    """A few bytes that become ten thousand."""
+    record = Record(0, 5, None, b"x" * 10_000, [("", None)] * headers)
+    return chunk(build_batch([record], compression=Compression.ZSTD))
+
+
+def test_batches_share_a_room() -> None:
+    room = Room(15_000)
+    first, second = large().messages(room), large().messages(room)
+    assert next(first).offset == 0
+    with pytest.raises(NoRoom):
+        next(second)
+    assert next(first, None) is None and room.held_bytes == 0
+    assert next(large().messages(room)).offset == 0
+    # Those that are not read any more hold nothing.
+    assert room.held_bytes == 0
+
+
+@pytest.mark.parametrize("room", [Room(5_000), Room(50_000, 5_000), Room(headers_max=2)])
+def test_what_never_fits_is_an_error_of_its_own(room: Room) -> None:
+    with pytest.raises(BrokerError) as refused:
+        list(large(headers=3).messages(room))
+    assert refused.value.error is ErrorCode.MESSAGE_TOO_LARGE and not refused.value.retriable
+    assert room.held_bytes == 0

@@ -20,6 +20,9 @@ from tests.client.test_producer import read_all
 LATE = ErrorCode.REQUEST_TIMED_OUT
 AFTER_APPEND = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 DEPOSED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+# The next sync may succeed, and commit the batch.
+NOT_SYNCED = ErrorCode.KAFKA_STORAGE_ERROR
+BUG = ErrorCode.UNKNOWN_SERVER_ERROR
 NOT_WRITTEN = {
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -88,6 +91,8 @@ async def attempt(address: str, topic: str, *errors: ErrorCode | None) -> list[B
         ((LATE,), OutcomeUnknown),
         ((AFTER_APPEND,), OutcomeUnknown),
         ((DEPOSED,), OutcomeUnknown),
+        ((NOT_SYNCED,), OutcomeUnknown),
+        ((BUG,), OutcomeUnknown),
         ((LATE, ErrorCode.NOT_ENOUGH_REPLICAS), OutcomeUnknown),
         ((LATE, ErrorCode.TOPIC_AUTHORIZATION_FAILED), OutcomeUnknown),
         # Sent in halves, the records would be written again.

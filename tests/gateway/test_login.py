@@ -129,6 +129,39 @@ def test_a_logout_ends_the_session(door: Visitor) -> None:
     assert door.get("/console/topics").status == 303
 
 
+def test_one_user_does_not_end_the_sessions_of_others(door: Visitor, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.sessions.SESSIONS_OF_ONE_MAX", 2)
+    monkeypatch.setattr("runnel.gateway.sessions.SESSIONS_MAX", 4)
+    other = Visitor(door.host, door.port)
+    log_in(door, "admin", PASSWORDS["admin"])
+    opened = []
+    for _ in range(4):
+        other.cookies = {}
+        assert log_in(other, "anna", PASSWORDS["anna"]).status == 303
+        opened.append(other.cookies)
+    statuses = []
+    for other.cookies in opened:
+        statuses.append(other.get("/console/topics").status)
+    assert statuses == [303, 303, 200, 200]
+    assert door.get("/console/topics").status == 200
+
+
+def test_cookies_of_others_are_not_parsed(door: Visitor, monkeypatch) -> None:
+    """Python's parser of cookies takes quadratic time for quoted ones."""
+
+    def parse(text: str) -> None:
+        raise AssertionError("they are parsed")
+
+    monkeypatch.setattr("http.cookies._unquote", parse)
+    log_in(door, "admin", PASSWORDS["admin"])
+    [(name, token)] = door.cookies.items()
+    door.cookies = {"other": '"' + r"\"" * 100 + '"', name: token, "a": ""}
+    assert door.get("/console/topics").status == 200
+    assert door.get("/console/login").status == 303
+    assert door.request("POST", "/console/logout", {}).status == 303
+    assert door.get("/console/topics").status == 303
+
+
 def test_credentials_of_the_gateway_need_no_login() -> None:
     assert needs_login({"security.protocol": "SASL_SSL"})
     assert not needs_login({"security.protocol": "SASL_SSL", "sasl.username": "a", "sasl.password": "b"})

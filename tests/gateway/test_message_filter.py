@@ -5,6 +5,7 @@ import json
 import pytest
 
 from runnel.client.chunk import Message
+from runnel.gateway.console import message_filter
 from runnel.gateway.console.message_filter import BadFilter, json_steps, json_values, read_filter
 
 DOCUMENT = {
@@ -118,6 +119,36 @@ def test_a_pattern_takes_linear_time() -> None:
     # A backtracking engine would not return.
     message = Message("t", 0, 0, 0, None, b"a" * 100_000, [])
     assert not read_filter("/(a*)*b/").matches(message)
+
+
+def test_terms_are_counted_before_patterns_are_compiled(monkeypatch) -> None:
+    seen = []
+    monkeypatch.setattr(message_filter, "compiled", seen.append)
+    with pytest.raises(BadFilter, match="at most 16 terms"):
+        read_filter("/a/ " * 100)
+    assert len(seen) == 16
+
+
+def test_a_value_is_parsed_once_for_all_terms(monkeypatch) -> None:
+    seen = []
+    parse = message_filter._parsed
+    monkeypatch.setattr(message_filter, "_parsed", lambda value: seen.append(value) or parse(value))
+    found = read_filter("$.total>1 $.country=DE $.ok=true")
+    other = Message("orders", 3, 18, 0, None, b"{}", [])
+    assert found.matches(MESSAGE) and not found.matches(other) and found.matches(MESSAGE)
+    assert len(seen) == 3
+
+
+def test_a_value_that_is_too_large_is_not_parsed(monkeypatch) -> None:
+    monkeypatch.setattr(message_filter, "JSON_BYTES_MAX", 100)
+    assert not read_filter("$.total>1").matches(MESSAGE)
+    assert read_filter("country -$.total>1").matches(MESSAGE)
+
+
+def test_an_integer_of_any_length_is_compared() -> None:
+    message = Message("t", 0, 0, 0, None, b'{"a": ' + b"9" * 400 + b"}", [])
+    assert not read_filter("$.a>1").matches(message)
+    assert not read_filter("$.a=1").matches(message)
 
 
 def test_paths() -> None:

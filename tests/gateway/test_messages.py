@@ -7,6 +7,7 @@ import re
 import pytest
 
 from runnel.client.offsets import end_offsets, start_offsets
+from runnel.gateway.console import message_reading
 from runnel.gateway.console.message_reading import (
     Source,
     cursor_text,
@@ -84,7 +85,11 @@ def test_onwards_is_complete_and_in_order(random_topic, limit: int) -> None:
     assert [each[0] for each in found] == sorted(each[0] for each in found)
 
 
-def test_a_scan_sees_every_message_once(random_topic) -> None:
+@pytest.mark.parametrize("held_bytes", [1, 300, 64 * 1024 * 1024])
+def test_a_scan_sees_every_message_once(random_topic, monkeypatch, held_bytes: int) -> None:
+    """Also of those that do not fit into memory at the same time."""
+    monkeypatch.setattr(message_reading, "HELD_BYTES_MAX", held_bytes)
+
     async def all_of_it(cluster) -> list[tuple[int, int, int]]:
         partitions = [TopicPartition("random", number) for number in range(3)]
         low = await start_offsets(cluster, partitions)

@@ -189,3 +189,11 @@ def test_a_value_may_be_stale_while_it_is_fetched_again() -> None:
         assert await shared.get() > before
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("digits", ["9" * 60_000, "@" + "9" * 60_000])
+def test_a_time_of_any_length_is_refused_at_once(visitor: Visitor, digits: str) -> None:
+    """To look for a unit behind each digit would take a minute."""
+    for path in ("/console/groups?asof=", "/console/topics/orders/messages?at=time&time="):
+        assert visitor.content(path + digits).status == 422
+    assert visitor.get("/console/groups?asof=" + digits).status in (200, 422)

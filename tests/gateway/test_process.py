@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -197,3 +198,8 @@ def test_the_command_passes_secrets_out_of_sight(tmp_path: Path) -> None:
         process.terminate()
         process.wait(WAIT_S)
         process.stdout.close()
+
+
+def test_names_in_the_log_do_not_begin_lines() -> None:
+    record = logging.LogRecord("a", logging.INFO, "", 1, "%s: done", ("anna\nadmin\x1b[2J\u2028ü",), None)
+    assert gateway_process.LineFormatter("%(message)s").format(record) == r"anna\nadmin\x1b[2J\u2028ü: done"

@@ -120,6 +120,35 @@ def test_keys_of_another_form_are_deleted_in_that_form():
     assert world.restarted().register("z", "int")["id"] == 10
 
 
+def test_keys_with_the_name_of_the_default_context_are_deleted_in_that_form():
+    named = '{"keytype":"SCHEMA","subject":":.:n","version":1,"magic":1}'
+    world = replayed((named, '{"subject":":.:n","version":1,"id":1,"schema":"\\"int\\""}'))
+    world.do(delete_subject, "n")
+    world.do(delete_subject, "n", permanent=True)
+
+    # Compaction has removed the tombstones.
+    assert world.restarted().state.subjects == {}
+
+
+def test_records_that_are_not_understood_are_not_replaced():
+    rules = '{"domainRules":[{"name":"r"},{"name":"r"}]}'
+    rows = [
+        (
+            f'{{"keytype":"SCHEMA","subject":"s","version":{number},"magic":1}}',
+            f'{{"id":{number + 6},"schema":"\\"int\\"","ruleSet":{given}}}',
+        )
+        for number, given in ((1, "null"), (2, rules))
+    ]
+    world = replayed(*rows)
+    known = {record.key for record in world.log}
+
+    registered = world.register("s", "long")
+
+    assert (registered["id"], registered["version"]) == (9, 3)
+    assert world.log[-1].key not in known
+    assert lookup.versions(world.restarted().state, "s") == [1, 3]
+
+
 def test_the_old_magic_number_is_another_form_too():
     world = replayed(*CONFLUENT)
     world.do(delete_version, "orders-value", "1")
@@ -133,7 +162,8 @@ def test_what_does_not_parse_is_skipped():
 
     assert "u" not in state.subjects
     assert state.configs["u"] == {}
-    assert lookup.highest_id(state) == 3
+    # The id of a record whose schema is none is not assigned again; 0 and "1" are none.
+    assert lookup.highest_id(state) == 5
     state.replay(None, b"{}")
     state.replay(b"\xff", b"\xff")
     state.replay(b"[" * 100_000, b"[" * 100_000)

@@ -23,7 +23,7 @@ def test_durations(text, expected):
     assert parse_duration_ms(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "5y", "P", "PT", "-5m"])
+@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "5y", "P", "PT", "-5m", "9" * 200, "9" * 400 + "d"])
 def test_invalid_durations(text):
     with pytest.raises(typer.BadParameter, match="is not a duration"):
         parse_duration_ms(text)
@@ -43,7 +43,7 @@ def test_times(text, expected):
     assert parse_moment_ms(text, now_ms=10_000_000) == expected
 
 
-@pytest.mark.parametrize("text", ["yesterday", "@", "@x", "12:30"])
+@pytest.mark.parametrize("text", ["yesterday", "@", "@x", "12:30", "@" + "9" * 5000, "9" * 5000])
 def test_invalid_times(text):
     with pytest.raises(typer.BadParameter, match="is not a time"):
         parse_moment_ms(text, now_ms=0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runnel.batch.compression import decompress
-from runnel.batch.errors import CorruptBatch
+from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
 from runnel.batch.header import HEADER_BYTES, BatchHeader, Buffer, read_header
 from runnel.batch.varint import read_varint
 from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
@@ -144,13 +144,15 @@ def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
         )
 
 
-def read_headers(raw: bytes, position: int, end: int) -> Headers:
-    """The headers of a record, which follow its value; CorruptBatch if they are malformed."""
+def read_headers(raw: bytes, position: int, end: int, headers_max: int | None = None) -> Headers:
+    """The headers of a record, which follow its value. CorruptBatch; BatchInflatesTooFar for too many."""
     if raw[position] == 0 and position + 1 == end:
         return ()
     count, position = read_varint(raw, position)
     if count < 0 or count * 2 > end - position:
         raise CorruptBatch(f"invalid header count {count} in {end - position} bytes")
+    if headers_max is not None and count > headers_max:
+        raise BatchInflatesTooFar(f"a record has {count} headers, more than {headers_max}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, position = read_varint(raw, position)

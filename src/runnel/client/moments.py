@@ -10,12 +10,18 @@ _ISO_DURATION = re.compile(
 )
 
 
+CHARACTERS_MAX = 100
+"""Of a duration: to find that a long number has no unit takes the square of its length."""
+
+
 class InvalidMoment(ValueError):
     """The text is not a moment or a duration; the message has examples."""
 
 
 def parse_duration_ms(text: str) -> int:
     """Parse 500ms, 30s, 15m, 2h, 7d, 1h30m, or ISO 8601 such as PT15M."""
+    if len(text) > CHARACTERS_MAX:
+        raise InvalidMoment(f"{text[:20]!r}… is not a duration; examples: 30s, 15m, 2h or 7d")
     parts = _DURATION.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
@@ -29,7 +35,7 @@ def parse_duration_ms(text: str) -> int:
 
 def parse_moment_ms(text: str, now_ms: int) -> int:
     """Parse 2026-10-01T12:30 (local time unless it has an offset), @EPOCH_MS, or an age such as 15m."""
-    if text.startswith("@") and text[1:].isdecimal():
+    if text.startswith("@") and text[1:].isdecimal() and len(text) <= CHARACTERS_MAX:
         return int(text[1:])
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
@@ -39,5 +45,5 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
         return now_ms - parse_duration_ms(text.removeprefix("-"))
     except InvalidMoment:
         raise InvalidMoment(
-            f"{text!r} is not a time; examples: 2026-10-01T12:30, @1790857800000 or 15m (ago)"
+            f"{text[:50]!r} is not a time; examples: 2026-10-01T12:30, @1790857800000 or 15m (ago)"
         ) from None

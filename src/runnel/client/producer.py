@@ -55,8 +55,10 @@ MAY_BE_WRITTEN = {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""A leader responds with these also after it has written a batch that is not replicated yet."""
+"""A leader responds with these also after it has written a batch, and may replicate or sync it later."""
 
 
 class Producer:

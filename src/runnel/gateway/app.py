@@ -11,7 +11,9 @@ from starlette.routing import Mount, Route
 from runnel.gateway.console.routes import console_routes
 from runnel.gateway.guard import Guard
 from runnel.gateway.http.api import Api
+from runnel.gateway.http.limits import UNSENT_BYTES_MAX
 from runnel.gateway.http.operations import Role
+from runnel.gateway.http.responses import Unsent
 from runnel.gateway.lag import LagSummary
 from runnel.gateway.lag_history import LagHistory
 from runnel.gateway.metrics import OTHER, ROUTE, HttpMetrics
@@ -43,6 +45,7 @@ class Gateway:
         self.lag_history = LagHistory()
         self.is_stopping = asyncio.Event()
         self.api = Api(options, self.is_stopping)
+        self.unsent = Unsent(UNSENT_BYTES_MAX)
         self.searches = 0
         """Searches through topics that run."""
         routes = [

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.errors import BrokerError, check
+from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode
 
 REPLICAS_MAX = 3
+POLICY = "cleanup.policy"
+COMPACT = "compact"
 
 
 async def exists(cluster: Cluster, topic: str) -> bool:
@@ -32,3 +35,14 @@ async def create_if_missing(cluster: Cluster, topic: str, settings: Mapping[str,
     except BrokerError as failure:
         if failure.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
+
+
+async def cleanup_policy(cluster: Cluster, topic: str) -> str | None:
+    """What becomes of the records of a topic; None if that may not be known."""
+    try:
+        settings = await Admin(cluster).settings(ResourceType.TOPIC, topic, keys=[POLICY])
+    except BrokerError as error:
+        if error.error in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            return None
+        raise
+    return next((setting.value for setting in settings if setting.name == POLICY), None)

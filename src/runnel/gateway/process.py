@@ -39,6 +39,17 @@ EVALUATE_AGAIN_S = 30.0
 """The pause before alerts are evaluated again after a failure."""
 
 
+class LineFormatter(logging.Formatter):
+    """Messages on one line: names in them are chosen by strangers, who must not forge others."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, before what is said of an exception."""
+        record.message = "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in record.message
+        )
+        return super().formatMessage(record)
+
+
 def run(
     options: GatewayOptions,
     *,
@@ -47,7 +58,9 @@ def run(
     log_level: str = "warning",
 ) -> int:
     """Serve on an address, or on a socket that the parent process has opened; returns the exit status."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=log_level.upper(), handlers=[handler])
     _raise_descriptor_limit()
     try:
         listening = socket.socket(fileno=descriptor) if address is None else open_socket(*address)

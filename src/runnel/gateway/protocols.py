@@ -1,5 +1,5 @@
-"""uvicorn's protocols with what it lacks: limits for heads, trailers and incomplete messages, and a way to
-drop a connection.
+"""uvicorn's protocols with what it lacks: limits for heads, trailers, incomplete messages and requests that
+wait for others, and a way to drop a connection.
 
 An application can only end a response. That waits until the client has read what is not sent yet, for ever if
 it does not read: `runnel.abort` in the extensions of a scope closes the connection at once.
@@ -11,26 +11,35 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from runnel.gateway.http.bodies import ARRIVED, SHARE, Share
 from runnel.gateway.http.limits import (
     BODY_S,
+    CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
     HEAD_READ_S,
     MESSAGE_PART_BYTES,
+    PIPELINED_MAX,
+    SOCKET_PART_BYTES,
+    SOCKET_PINGS_MAX,
+    SOCKET_QUEUED_MAX,
     STREAM_STUCK_S,
 )
 from runnel.gateway.http.responses import ABORT
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+    from collections.abc import Sized
+
+    from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from websockets.frames import Frame
     from websockets.http11 import Request
 
     from runnel.gateway.app import Gateway
+    from runnel.gateway.http.responses import Unsent
 
 VIOLATION, BUSY = 1008, 1013
 FRAME_BYTES = 100
@@ -55,9 +64,28 @@ def _has_arrived(cycle: "RequestResponseCycle") -> bool:
     return not cycle.more_body
 
 
+class TooManyPipelined(Exception):
+    """More requests wait for the response to another one than may."""
+
+
+class Flow(FlowControl):
+    """Does not read while requests wait: every response would let in as many as fit into a buffer."""
+
+    def __init__(self, transport: "asyncio.Transport", pipeline: "Sized") -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        """What is read is not needed yet: the request that is served is complete if others follow it."""
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class HttpProtocol(HttpToolsProtocol):
     """A connection of HTTP/1.1."""
 
+    _served: "RequestResponseCycle | None" = None
+    """The request that is served; uvicorn has the last one that was received."""
     _is_in_head = False
     _advances = False
     _unused_bytes = 0
@@ -67,12 +95,20 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]
         """A client has connected, and sends a request within a while."""
         super().connection_made(transport)
+        self.flow = Flow(transport, self.pipeline)
         self._head_timer = self.loop.call_later(HEAD_READ_S, transport.abort)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
+        """The connection is closed: what is served for it ends, and what waits for that is dropped."""
         self._stop_timer()
         self._stop_watching()
+        self._unsent.forget(self)
+        self.pipeline.clear()
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True
+            self._served.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -118,6 +154,14 @@ class HttpProtocol(HttpToolsProtocol):
         if self.cycle is not None:
             extensions = cast("dict[str, Any]", self.scope)["extensions"]
             extensions[ARRIVED] = partial(_has_arrived, self.cycle)
+        if len(self.pipeline) > PIPELINED_MAX:
+            # The parser stops at an error: what it has left would become requests, too.
+            drop(self.transport)
+            raise TooManyPipelined
+
+    def _start_asgi_task(self, cycle: "RequestResponseCycle", app: "ASGI3Application") -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     # A whole response is written at once: what its client does not read would be kept for ever.
 
@@ -137,18 +181,36 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_unsent()
 
     def handle_websocket_upgrade(self) -> None:
-        """Another protocol has the connection from here on."""
+        """Another protocol has the connection from here on, unless a response is still due."""
         self._stop_watching()
-        super().handle_websocket_upgrade()
+        self._unsent.forget(self)
+        if self._served is not None and not self._served.response_complete:
+            drop(self.transport)
+        else:
+            super().handle_websocket_upgrade()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and is not sent."""
+        return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        drop(self.transport)
 
     def _watch_unsent(self) -> None:
         self._stop_watching()
         if unsent := self.transport.get_write_buffer_size():
             self._unsent_timer = self.loop.call_later(STREAM_STUCK_S, self._check_unsent, unsent)
+        self._unsent.note(self)
+
+    @property
+    def _unsent(self) -> "Unsent":
+        return cast("Gateway", self.config.app).unsent
 
     def _check_unsent(self, before: int) -> None:
         if self.transport.get_write_buffer_size() >= before:
-            drop(self.transport)
+            self.drop()
         else:
             self._watch_unsent()
 
@@ -171,6 +233,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     """
 
     _fragment_bytes = 0
+    _unread_pings = 0
     _share: Share | None = None
     _message_timer: "asyncio.TimerHandle | None" = None
     _drop_timer: "asyncio.TimerHandle | None" = None
@@ -179,10 +242,32 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """A client has connected."""
         super().connection_made(transport)
         self._share = Share(cast("Gateway", self.config.app).api.bodies)
+        self._received = bytearray()
 
     def data_received(self, data: bytes) -> None:
+        """Parse what is received unless many messages wait: reading is paused by then."""
+        self._received += data
+        self._parse()
+
+    async def receive(self) -> "ASGIReceiveEvent":
+        """The next message for the application."""
+        message = await super().receive()
+        self._parse()
+        return message
+
+    def _parse(self) -> None:
+        if not self._received:
+            return
+        while self._received and self.queue.qsize() < SOCKET_QUEUED_MAX:
+            part = bytes(self._received[:SOCKET_PART_BYTES])
+            del self._received[:SOCKET_PART_BYTES]
+            super().data_received(part)
+            if self.transport.is_closing():
+                self._received.clear()
+        self._count_message()
+
+    def _count_message(self) -> None:
         """Count what is received of a message, in complete frames and in one that is not."""
-        super().data_received(data)
         self._watch_closing()
         if self.transport.is_closing():
             return
@@ -233,6 +318,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._drop_timer = self.loop.call_later(STREAM_STUCK_S, drop, self.transport)
 
     # Messages.
+
+    def handle_ping(self) -> None:
+        """A ping, which is answered; not without end if the answers are not read."""
+        self._unread_pings = 0 if self.writable.is_set() else self._unread_pings + 1
+        if self._unread_pings > SOCKET_PINGS_MAX:
+            drop(self.transport)
+        else:
+            super().handle_ping()
 
     def handle_text(self, event: "Frame") -> None:
         """The first frame of a message."""

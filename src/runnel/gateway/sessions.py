@@ -6,7 +6,7 @@ random token in a cookie. A session without requests is closed.
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, ClientError
@@ -19,10 +19,18 @@ API_TIMEOUT_S = 4.0
 
 IDLE_S = 1800.0
 REAP_INTERVAL_S = 30.0
+LOGIN_VALID_S = 600.0
+"""How long credentials are used before brokers are asked again whether they accept them: a page that is read
+again and again keeps its session, and a connection that was accepted once stays open."""
 SESSIONS_MAX = 200
 RECENT = 5
+SESSIONS_OF_ONE_MAX = 20
+"""Sessions of one user: with as many as it likes, one could end those of all others."""
 LOGINS_AT_ONCE = 4
+LOGINS_WAITING_MAX = 100
+"""More are refused: all who can reach the gateway may send any number of them."""
 TOKEN_BYTES = 32
+COOKIE = "runnel_session"
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 _CREDENTIALS = (
@@ -37,11 +45,16 @@ _CREDENTIALS = (
 class LoginFailed(Exception):
     """The broker did not accept the credentials; the message is shown to the person."""
 
+    def __init__(self, message: str, status: int = 401) -> None:
+        super().__init__(message)
+        self.status = status
+
 
 class Session:
     """A person's client of the cluster."""
 
     def __init__(self, options: GatewayOptions, properties: Mapping[str, str], name: str) -> None:
+        self.properties = properties
         self.name = name
         """Who acts, for the page and the log; empty without a login."""
         self.cluster = Cluster(
@@ -53,8 +66,12 @@ class Session:
         )
         self.data = ClusterData(self.cluster, is_restricted=bool(name))
         self.used_s = asyncio.get_running_loop().time()
+        self.accepted_s = self.used_s
+        """When a broker has accepted the credentials last."""
         self.streams = 0
         """Streams that are open; a session with one is not idle."""
+        self.searches = 0
+        """Searches through topics that run."""
 
     def touch(self) -> None:
         """The session is in use."""
@@ -75,6 +92,8 @@ class Sessions:
         self._open: Session | None = None
         self._by_token: dict[str, Session] = {}
         self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
+        self._waiting = 0
+        """Logins that are not decided."""
         self._reaper: asyncio.Task[None] | None = None
 
     def of(self, token: str | None) -> Session | None:
@@ -103,22 +122,34 @@ class Sessions:
             raise LoginFailed("enter your name and your password")
         own = credentials(mechanism, username, password)
         properties = {**self._options.properties, **own}
-        async with self._logins:
-            session = Session(self._options, properties, username or "token")
-            try:
-                await session.cluster.any_connection()
-            except AuthenticationFailed:
-                await session.close()
-                raise LoginFailed("the broker did not accept these credentials") from None
-            except ClientError as error:
-                await session.close()
-                raise LoginFailed(str(error)) from None
-        await self._make_room()
+        if self._waiting >= LOGINS_WAITING_MAX:
+            raise LoginFailed("too many people log in: try again in a moment", 503)
+        self._waiting += 1
+        try:
+            async with self._logins:
+                session = await self._logged_in(properties, username)
+        except AuthenticationFailed:
+            raise LoginFailed("the broker did not accept these credentials") from None
+        except ClientError as error:
+            raise LoginFailed(str(error)) from None
+        finally:
+            self._waiting -= 1
+        await self._make_room(username)
         token = secrets.token_urlsafe(TOKEN_BYTES)
         self._by_token[token] = session
         if self._reaper is None:
             self._reaper = asyncio.create_task(self._reap())
         return token
+
+    async def _logged_in(self, properties: Mapping[str, str], username: str) -> Session:
+        """A session whose credentials a broker has accepted. Raises ClientError."""
+        session = Session(self._options, properties, username or "token")
+        try:
+            await session.cluster.any_connection()
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     async def logout(self, token: str | None) -> None:
         """End a session."""
@@ -135,9 +166,19 @@ class Sessions:
         self._open = None
         await asyncio.gather(*(session.close() for session in sessions))
 
-    async def _make_room(self) -> None:
+    async def _make_room(self, username: str) -> None:
+        """End sessions that were not used for longest, for one more of a user; tokens do not name theirs."""
+        own = [token for token, session in self._by_token.items() if session.name == username]
+        while len(own) >= SESSIONS_OF_ONE_MAX:
+            oldest = min(own, key=self._used_s)
+            own.remove(oldest)
+            await self.logout(oldest)
         while len(self._by_token) >= SESSIONS_MAX:
-            await self.logout(min(self._by_token, key=lambda token: self._by_token[token].used_s))
+            await self.logout(min(self._by_token, key=self._used_s))
+
+    def _used_s(self, token: str) -> float:
+        session = self._by_token.get(token)
+        return 0.0 if session is None else session.used_s
 
     async def _reap(self) -> None:
         loop = asyncio.get_running_loop()
@@ -150,6 +191,38 @@ class Sessions:
             ]
             for token in idle:
                 await self.logout(token)
+            await self._check_all()
+
+    async def _check_all(self) -> None:
+        """End the sessions whose credentials brokers do not accept any more."""
+        now_s = asyncio.get_running_loop().time()
+        for token, session in list(self._by_token.items()):
+            if now_s - session.accepted_s < LOGIN_VALID_S:
+                continue
+            try:
+                fresh = await self._logged_in(session.properties, session.name)
+            except AuthenticationFailed:
+                await self.logout(token)
+            except ClientError:
+                # No broker answers; the next time, perhaps.
+                return
+            else:
+                await fresh.close()
+                session.accepted_s = asyncio.get_running_loop().time()
+
+
+def token_of(cookies: Iterable[str]) -> str | None:
+    """The token in Cookie headers; None without one.
+
+    Ours is never quoted. What other pages of this host have set may be, and http.cookies, by which Starlette
+    parses cookies, takes quadratic time to remove backslashes.
+    """
+    for header in cookies:
+        for cookie in header.split(";"):
+            name, _, value = cookie.partition("=")
+            if name.strip() == COOKIE:
+                return value.strip()
+    return None
 
 
 def needs_login(properties: Mapping[str, str]) -> bool:

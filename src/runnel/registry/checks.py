@@ -8,7 +8,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from runnel.registry.format import Incompatibility, InvalidSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
@@ -17,6 +17,8 @@ VERDICTS_MAX = 4000
 FINDING_CHARACTERS_MAX = 1000
 FINDINGS_CHARACTERS_MAX = 20_000
 """Findings name fields, whose names may be of any length; they are kept, and are part of a response."""
+
+LARGE_CHARACTERS = 4096
 
 NOT_COMPARABLE = "NOT_COMPARABLE"
 SCHEMA_TYPE_CHANGED = "SCHEMA_TYPE_CHANGED"
@@ -38,11 +40,20 @@ class Side:
             parts += [reference.name, reference.text]
         found = hashlib.sha256()
         for part in parts:
-            # Escapes of JSON may be halves of surrogate pairs.
-            data = part.encode(errors="surrogatepass")
-            found.update(len(data).to_bytes(8, "big"))
-            found.update(data)
+            found.update(len(part).to_bytes(8, "big"))
+            found.update(_digest(part) if len(part) > LARGE_CHARACTERS else _data(part))
         return found.digest()
+
+
+def _data(text: str) -> bytes:
+    # Escapes of JSON may be halves of surrogate pairs.
+    return text.encode(errors="surrogatepass")
+
+
+@lru_cache(maxsize=100)
+def _digest(text: str) -> bytes:
+    """Of a large text: a thousand versions of a subject may refer to the same ones."""
+    return hashlib.sha256(_data(text)).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +121,12 @@ class Verdicts:
 
     def of(self, checks: Iterable[Check]) -> list[list[Incompatibility]]:
         """The findings of checks; raises Unchecked."""
-        wanted = list(checks)
-        missing = [check for check in wanted if check.key not in self._findings]
+        # Looked up once: another thread may drop what is there now.
+        found = [(check, self._findings.get(check.key)) for check in checks]
+        missing = [check for check, findings in found if findings is None]
         if missing:
             raise Unchecked(missing)
-        return [self._findings[check.key] for check in wanted]
+        return [findings for _, findings in found if findings is not None]
 
 
 class ImmediateVerdicts(Verdicts):

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from runnel.registry.format import InvalidData
@@ -20,6 +21,11 @@ def parse(text: str) -> Any:
         raise InvalidData("it is nested too deeply") from None
     except ValueError as error:
         raise InvalidData(f"it is not JSON: {error}") from None
+
+
+def check_exact(data: bytes) -> None:
+    """Raise InvalidData if JSON has what printing its value again would change."""
+    json.loads(data, object_pairs_hook=_object, parse_float=_exact)
 
 
 def at(path: Iterable[str | int], problem: str) -> str:
@@ -45,6 +51,17 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, count in Counter(name for name, _ in members).items() if count > 1)
         raise InvalidData(f"{shown(twice)} occurs twice in an object")
     return found
+
+
+def _exact(text: str) -> float:
+    number = float(text)
+    try:
+        is_exact = Decimal(text) == Decimal(repr(number))
+    except InvalidOperation:
+        is_exact = False
+    if not is_exact:
+        raise InvalidData(f"{text[:SHOWN_CHARACTERS_MAX]} has more digits than are printed again")
+    return number
 
 
 def _no_constant(text: str) -> NoReturn:

@@ -260,7 +260,7 @@ def check_writable(mode: str, subject: str) -> None:
 
 def _next_version(state: RegistryState, subject: str, given: int, mode: str) -> int:
     versions = state.subjects.get(subject, {})
-    following = max(versions, default=0) + 1
+    following = max(0, *versions, state.unreadable.get(subject, 0)) + 1
     if len(versions) >= SUBJECT_VERSIONS_MAX:
         raise errors.too_large(f"Subject '{subject}' has {SUBJECT_VERSIONS_MAX} versions.")
     if given == LATEST or (given == following and mode != IMPORT):

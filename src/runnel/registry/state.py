@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runnel.registry.content import Content, Reference, parse_content, parse_metadata, parse_rule_set
@@ -13,6 +13,7 @@ from runnel.registry.limits import ID_MAX, REFERENCES_MAX
 from runnel.registry.names import DEFAULT_CONTEXT, context_of, normalized, qualified
 from runnel.registry.records import (
     NOOP,
+    SCHEMA,
     Key,
     Record,
     Value,
@@ -69,6 +70,8 @@ class RegistryState:
         self.referrers: dict[tuple[str, int], dict[tuple[str, int], Version]] = {}
         """Versions that refer to a version."""
         self.by_guid: dict[str, dict[tuple[str, int], Version]] = {}
+        self.unreadable: dict[str, int] = {}
+        """The highest number that a record of a subject has which is not understood."""
         self._other_keys: dict[Key, set[bytes]] = {}
         """Keys that another registry wrote in another form."""
         self._parsed: OrderedDict[tuple[str, Content], ParsedSchema] = OrderedDict()
@@ -83,6 +86,7 @@ class RegistryState:
             return
         value = parse_value(value_data)
         if value is None and value_data not in (None, b"null"):
+            self._reserve(key, {})
             return
         self._remember_key(key, key_data, is_deleted=value is None)
         match key.type:
@@ -102,6 +106,9 @@ class RegistryState:
                 self._replay_highest_ids(value)
 
     def _remember_key(self, key: Key, data: bytes, *, is_deleted: bool) -> None:
+        if key.subject is not None:
+            # What is written is in the normal form; a tombstone of that is none for another one.
+            key = replace(key, subject=normalized(key.subject))
         if data == key.encode():
             return
         if is_deleted:
@@ -115,11 +122,22 @@ class RegistryState:
         known = self.subjects.get(subject, {}).get(key.version)
         version = None if value is None else _version(subject, key.version, value)
         if value is not None and version is None:
+            self._reserve(key, value)
             return
         if known is not None:
             self._remove(known)
         if version is not None:
             self._add(version)
+
+    def _reserve(self, key: Key, value: Value) -> None:
+        """A record that is not understood: another schema gets neither its id nor its place in the topic."""
+        if key.type != SCHEMA or key.subject is None or key.version is None or key.version > ID_MAX:
+            return
+        subject, schema_id = normalized(key.subject), value.get("id")
+        self.unreadable[subject] = max(self.unreadable.get(subject, 0), key.version)
+        if isinstance(schema_id, int) and schema_id <= ID_MAX:
+            context = self.contexts.setdefault(context_of(subject), Context())
+            context.highest_id = max(context.highest_id, schema_id)
 
     def _add(self, version: Version) -> None:
         versions = self.subjects.setdefault(version.subject, {})

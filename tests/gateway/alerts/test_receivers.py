@@ -69,6 +69,22 @@ def test_failures_name_no_secrets(monkeypatch):
         ops.send(FIRED)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://{HOST}:1/T0PSECRET x",
+        f"http://{HOST}:1/T0PSECRET\nx",
+        f"http://me:T0PSECRET@{HOST}/x",
+        f"http://{HOST}:T0PSECRET/",
+    ],
+)
+def test_urls_that_are_not_valid_are_not_quoted(monkeypatch, url):
+    monkeypatch.setenv("HOOK", url)
+    with pytest.raises(DeliveryFailed) as raised:
+        receiver(type="slack", url="${env:HOOK}").send(FIRED)
+    assert "not valid" in str(raised.value) and "T0PSECRET" not in str(raised.value)
+
+
 def test_slack():
     with webhook() as hook:
         receiver(type="slack", url=hook.url).send(FIRED)

@@ -10,8 +10,10 @@ import pytest
 from websockets.sync.client import connect
 
 from runnel.client.admin import Admin
-from runnel.client.chunk import Message
+from runnel.client.chunk import Chunk, Message
+from runnel.client.groups import Groups
 from runnel.client.offsets import end_offsets
+from runnel.client.reader import Reader
 from runnel.gateway.http.polling import Subscription, fetch
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
@@ -81,6 +83,72 @@ def test_a_stream_after_the_end_of_a_truncated_log_is_moved_back(
         assert events.next() == ("gap", {"partition": 0, "from": 5, "to": 3})
         client.publish(topic, {"value": "3"})
         assert [message["value"] for message in events.take(1)] == ["3"]
+
+
+class LateReader(Reader):
+    """Reads, and does not say so for a while."""
+
+    is_late = True
+
+    async def next_chunk(self) -> Chunk | None:
+        chunk = await super().next_chunk()
+        while LateReader.is_late:
+            await asyncio.sleep(0.01)
+        return chunk
+
+
+def test_a_stream_waits_for_a_feed_that_is_late(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has what the stream has read elsewhere: nothing comes twice, and there is no gap."""
+    monkeypatch.setattr("runnel.gateway.http.streams.following.BEHIND_S", 0.05)
+    monkeypatch.setattr("runnel.gateway.http.streams.feeds.Reader", LateReader)
+    monkeypatch.setattr(LateReader, "is_late", True)
+    client.publish(topic, *({"value": str(number)} for number in range(3)))
+    path = f"/topics/{topic}/subscribe"
+    with client.events(path) as first:
+        while first.response.readline() != b": still here\n":
+            # The feed has not begun.
+            pass
+        client.publish(topic, *({"value": str(number)} for number in range(3, 5)))
+        cursor = client.get(path).json["next"]
+        with client.events(path, Last_Event_ID=cursor) as events:
+            # Long enough for several looks at the feed.
+            time.sleep(0.5)
+            client.publish(topic, {"value": "5"})
+            monkeypatch.setattr(LateReader, "is_late", False)
+            assert events.next()[1]["value"] == "5"
+
+
+def commit_elsewhere(broker: Broker, group: str, topic: str, offset: int) -> None:
+    with broker.client() as kafka:
+        kafka.run(lambda cluster: Groups(cluster).commit(group, {TopicPartition(topic, 0): offset}))
+
+
+def test_a_group_after_the_end_of_a_truncated_log_begins_again(
+    http_broker: Broker, client: Client, topic: str, group: str
+) -> None:
+    client.publish(topic, *({"value": str(number)} for number in range(3)))
+    commit_elsewhere(http_broker, group, topic, 100)
+    path = f"/topics/{topic}/subscribe?group={group}"
+    found = client.get(f"{path}&max=10").json
+    assert [message["value"] for message in found["messages"]] == ["0", "1", "2"]
+    assert found["gaps"] == [{"partition": 0, "from": 100, "to": 0}]
+    # What is committed is no position that an ack could be late for.
+    acked = client.post(f"/topics/{topic}/ack", {"messageId": found["messages"][0]["messageId"]})
+    assert acked.json == {"committed": [{"partition": 0, "offset": 1}]}
+    assert client.get(path).json["value"] == "1"
+
+
+def test_a_stream_of_a_group_after_the_end_of_a_truncated_log_begins_again(
+    http_broker: Broker, client: Client, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runnel.gateway.http.streams.following.BEHIND_S", 0.05)
+    client.publish(topic, *({"value": str(number)} for number in range(3)))
+    commit_elsewhere(http_broker, group, topic, 100)
+    with client.events(f"/topics/{topic}/subscribe?group={group}") as events:
+        assert events.next() == ("gap", {"partition": 0, "from": 100, "to": 0})
+        assert [message["value"] for message in events.take(3)] == ["0", "1", "2"]
 
 
 def test_streams_resume_with_partitions_that_were_added(

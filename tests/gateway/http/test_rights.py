@@ -3,6 +3,7 @@
 import base64
 import http.client
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +92,49 @@ def test_users_of_all_mechanisms_act_as_themselves(door: Client) -> None:
         assert door.post("/topics/secret/publish", {"value": user}, **given).status == 200
         with door.events("/topics/secret/subscribe?offset=0", **given) as events:
             assert events.take(1)[0]["value"] == "admin"
+
+
+def test_a_principal_does_not_take_all_streams(secured: Broker, monkeypatch) -> None:
+    monkeypatch.setattr("runnel.gateway.http.streams.sse.STREAMS_MAX", 2)
+    options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+    admin = {"Authorization": basic("admin", PASSWORDS["admin"])}
+    carl = {"Authorization": basic("carl", "carl-of-a-test")}
+    with serving(options) as visitor:
+        door = Client.of(visitor)
+        with door.events("/topics/secret/subscribe", **admin):
+            refused = door.get("/topics/secret/subscribe", Accept="text/event-stream", **admin)
+            assert refused.status == 429 and "this principal" in refused.json["detail"]
+            with door.events("/topics/secret/subscribe", **carl):
+                refused = door.get("/topics/secret/subscribe", Accept="text/event-stream", **carl)
+                assert refused.status == 503
+
+
+def test_users_that_were_removed_are_refused(secured: Broker, monkeypatch) -> None:
+    """The connections that they have to brokers stay open."""
+    monkeypatch.setattr("runnel.gateway.sessions.REAP_INTERVAL_S", 0.1)
+    monkeypatch.setattr("runnel.gateway.sessions.LOGIN_VALID_S", 0.0)
+    mechanism = next(name for name in SCRAM_HASHES if name.endswith("256"))
+    with secured.client(properties=properties("admin")) as client:
+        client.run(lambda cluster: Users(cluster).add("dora", "dora-of-a-test", mechanism, 4096))
+        options = GatewayOptions(secured.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+        given = {"Authorization": basic("dora", "dora-of-a-test")}
+        with serving(options) as visitor:
+            door = Client.of(visitor)
+            form = {"username": "dora", "password": "dora-of-a-test", "mechanism": mechanism}
+            assert visitor.request("POST", "/console/login", form).status == 303
+            assert visitor.get("/console/topics").status == 200
+            assert door.get("/topics", **given).status == 200
+            client.run(lambda cluster: Users(cluster).remove("dora", mechanism))
+            assert door.get("/topics", **given).status == 200
+            monkeypatch.setattr("runnel.gateway.http.principals.LOGIN_VALID_S", 0.0)
+            deadline = time.monotonic() + 20
+            for get, refused in (
+                (lambda: door.get("/topics", **given), 401),
+                (lambda: visitor.get("/console/topics"), 303),
+            ):
+                while get().status != refused:
+                    assert time.monotonic() < deadline
+                assert get().status == refused
 
 
 def test_one_principal_however_its_header_is_written() -> None:

@@ -102,6 +102,23 @@ def test_a_stream_of_a_group_begins_at_its_position(client, topic, group) -> Non
     assert client.get(f"/topics/{topic}/subscribe?group={group}").json["value"] == "3"
 
 
+def test_a_stream_of_a_group_that_resumes_is_no_replay(client, topic, group) -> None:
+    client.publish(topic, *({"value": str(n)} for n in range(4)))
+    path = f"/topics/{topic}/subscribe?group={group}"
+    with client.events(path) as events:
+        events.take(2)
+    with client.events(path, Last_Event_ID=events.last_id) as resumed:
+        [third] = resumed.take(1)
+    assert third["value"] == "2"
+    acked = client.post(f"/topics/{topic}/ack", {"messageId": third["messageId"]})
+    assert acked.json == {"committed": [{"partition": 0, "offset": 3}]}
+    assert client.get(path).json["value"] == "3"
+    # A replay that resumes stays one.
+    with client.events(f"{path}&offset=0", Last_Event_ID=events.last_id) as replay:
+        [third] = replay.take(1)
+    assert client.post(f"/topics/{topic}/ack", {"messageId": third["messageId"]}).json == {"committed": []}
+
+
 def test_a_stream_reports_gaps(http_broker, client, topic) -> None:
     from runnel.client.admin import Admin
     from runnel.model.ids import TopicPartition

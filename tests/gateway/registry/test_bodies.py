@@ -1,12 +1,13 @@
 """All bodies together have a limit."""
 
 import asyncio
+import json
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from runnel.gateway.http.problems import Problem
-from runnel.gateway.registry.bodies import Bodies
+from runnel.gateway.registry.bodies import Bodies, Refused
 
 
 def request(*messages: dict[str, object]) -> Request:
@@ -49,5 +50,38 @@ def test_bodies_that_do_not_arrive_do_not_count():
             with pytest.raises(ClientDisconnect):
                 async with bodies.of(request(part, {"type": "http.disconnect"})):
                     pass
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"schema": "a", "metadata": [' + b"[]," * 400_000 + b"[]]}", 413),
+        (b'{"schema": [' + b"[]," * 400_000 + b"[]]}", 413),
+        (b'{"schema": [' + b"[]," * 400_000 + b'[]], "schema": "a"}', 413),
+        (b"[" + b"[]," * 400_000 + b"[]]", 400),
+        (b"[" * 2_000_000, 400),
+    ],
+    ids=["metadata", "schema", "twice", "list", "nested"],
+)
+def test_large_bodies_are_texts_of_schemas(body, status):
+    """Before they become millions of objects."""
+
+    async def run():
+        with pytest.raises(Refused) as refused:
+            async with Bodies().of(sent(body)):
+                pass
+        assert refused.value.status == status
+
+    asyncio.run(run())
+
+
+def test_a_schema_of_the_largest_size_is_read():
+    text = "\\" * 900_000
+
+    async def run():
+        async with Bodies().of(sent(json.dumps({"schema": text, "schemaType": "JSON"}).encode())) as held:
+            assert held == {"schema": text, "schemaType": "JSON"}
 
     asyncio.run(run())

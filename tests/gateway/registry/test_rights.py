@@ -1,6 +1,7 @@
 """Requests act with the rights of the user whose credentials they have."""
 
 import base64
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from runnel.client.acl_admin import AclAdmin
 from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.store import TRANSACTIONAL_ID
 from runnel.security.acl import AccessControlEntry, Operation, PatternType, PermissionType, ResourceType
+from runnel.security.acl_filter import AclFilter
 from tests.gateway.gateways import serving
 from tests.gateway.registry.calls import call
 from tests.gateway.secured_broker import PASSWORDS, properties, secured_broker
@@ -109,3 +111,22 @@ def test_acls_decide(secured, door):
     permit(secured, ResourceType.TRANSACTIONAL_ID, TRANSACTIONAL_ID, Operation.WRITE)
     assert call(door, "POST", "/subjects/t/versions", SCHEMA, **basic("anna"))[0] == 200
     assert call(door, "GET", "/subjects", **basic("admin")) == (200, ["s", "t"])
+
+
+def test_who_may_not_read_any_more_is_not_shown_what_was_read(monkeypatch):
+    """Nothing new has to be read, and the topic may still be described."""
+    monkeypatch.setattr("runnel.gateway.registry.store.PERMITTED_S", 0.0)
+    with secured_broker() as broker:
+        options = GatewayOptions(broker.bootstrap_servers, {"security.protocol": "SASL_PLAINTEXT"})
+        permit(broker, ResourceType.TOPIC, "_schemas", Operation.READ, Operation.DESCRIBE)
+        with serving(options) as visitor:
+            assert call(visitor, "POST", "/subjects/s/versions", SCHEMA, **basic("admin"))[0] == 200
+            assert call(visitor, "GET", "/subjects", **basic("anna")) == (200, ["s"])
+            wanted = AclFilter(operation=Operation.READ, principal="User:anna")
+            with broker.client(properties=properties("admin")) as client:
+                client.run(lambda cluster: AclAdmin(cluster).delete([wanted]))
+            deadline = time.monotonic() + 20
+            while (answer := call(visitor, "GET", "/subjects", **basic("anna")))[0] == 200:
+                assert time.monotonic() < deadline
+            assert answer[0] == 403 and answer[1]["error_code"] == 40301
+            assert call(visitor, "GET", "/subjects", **basic("admin")) == (200, ["s"])

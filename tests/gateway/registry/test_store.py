@@ -1,14 +1,19 @@
 """Threads of the registry: what one request does there never disturbs another one."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runnel.client.cluster import Cluster
+from runnel.gateway.http.principals import Principal, Principals
+from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry.limits import CHECK_WORKERS, REPLAY_RECORDS, WORKERS
+from runnel.gateway.registry.routes import RegistryApp
 from runnel.gateway.registry.store import SETTINGS, Store, Workers
 from runnel.registry import lookup
 from runnel.registry.checks import Check, Side, Unchecked
@@ -115,3 +120,21 @@ def test_a_replay_gives_other_requests_their_turn(monkeypatch):
         asyncio.run(run(broker.bootstrap_servers))
     assert sum(replayed.values()) == 4 * REPLAY_RECORDS
     assert max(replayed.values()) <= REPLAY_RECORDS
+
+
+def test_what_a_principal_has_read_goes_with_it():
+    """Every new token of a client is another principal, which would leave all schemas behind."""
+    options = GatewayOptions("127.0.0.1:1")
+
+    async def run():
+        registry = RegistryApp(options, Principals(options))
+        principal = Principal(options, {})
+        store = weakref.ref(registry.store_of(principal))
+        assert registry.store_of(principal) is store()
+        await principal.close()
+        del principal
+        gc.collect()
+        assert store() is None
+        registry.close()
+
+    asyncio.run(run())

@@ -11,7 +11,7 @@ from runnel.gateway.options import GatewayOptions
 from runnel.gateway.registry import store
 from runnel.gateway.registry.limits import FRESH_S
 from runnel.gateway.registry.store import PARTITION, SETTINGS
-from runnel.model.configs import ResourceType
+from runnel.model.configs import AlterOperation, ResourceType
 from runnel.registry.state import RegistryState
 from runnel.testing import Broker
 from tests.gateway.gateways import serving
@@ -83,7 +83,8 @@ def test_records_that_cannot_be_replayed_are_skipped(monkeypatch, caplog):
                 client.send("_schemas", None if text is None else text.encode(), key=name.encode())
         with serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
             assert call(visitor, "GET", "/subjects")[1] == [":.c:x", "orders-value"]
-            assert register(visitor, "deep", '"int"')["version"] == 1
+            # None of its records is replaced.
+            assert register(visitor, "deep", '"int"')["version"] == 51
     assert len([one for one in caplog.records if one.name == "runnel.registry"]) == 1
 
 
@@ -120,6 +121,22 @@ def test_the_topic_is_created_compacted_with_one_partition(plain_broker, registr
         settings = client.run(lambda cluster: Admin(cluster).settings(ResourceType.TOPIC, "_schemas"))
     assert len(topic.partitions) == 1
     assert {one.name: one.value for one in settings}["cleanup.policy"] == "compact"
+
+
+def test_nothing_is_registered_in_a_topic_that_drops_records():
+    with Broker() as broker, serving(GatewayOptions(broker.bootstrap_servers)) as visitor:
+        with broker.client() as client:
+            # As brokers create topics that clients ask for.
+            client.create_topic("_schemas", partitions=1)
+
+            status, found = call(visitor, "POST", "/subjects/a/versions", {"schema": '"int"'})
+
+            assert (status, found["error_code"]) == (500, 50001)
+            assert "cleanup.policy=delete" in found["message"]
+            assert call(visitor, "GET", "/subjects") == (200, [])
+            change = [("cleanup.policy", AlterOperation.SET, "compact")]
+            client.run(lambda cluster: Admin(cluster).alter_settings(ResourceType.TOPIC, "_schemas", change))
+        assert register(visitor, "a", '"int"')["id"] == 1
 
 
 def test_a_topic_that_was_deleted_is_an_empty_registry():

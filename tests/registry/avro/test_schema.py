@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 
 from runnel.registry.avro import FORMAT, STORED_FORMAT
-from runnel.registry.avro.limits import DEPTH_MAX, NODES_MAX, TEXT_CHARACTERS_MAX
+from runnel.registry.avro.limits import (
+    DEFAULT_CHECKS_MAX,
+    DEPTH_MAX,
+    NAME_CHARACTERS_MAX,
+    NODES_MAX,
+    TEXT_CHARACTERS_MAX,
+    TEXTS_CHARACTERS_MAX,
+)
 from runnel.registry.format import InvalidSchema, ReferencedSchema
 from tests.registry.avro.schemas import schemas
 
@@ -187,6 +194,9 @@ def test_references_take_part_in_compatibility():
     assert finding.message == "field a: the reader's type int cannot read the writer's type string"
 
 
+FIXED = {"type": "fixed", "name": "f", "size": 1}
+
+
 def test_stored_schemas_may_have_names_and_defaults_that_are_not_valid():
     text = '{"type":"record","name":"a-b","fields":[{"name":"1","type":"int","default":"x"}]}'
 
@@ -206,12 +216,56 @@ def test_stored_schemas_may_have_names_and_defaults_that_are_not_valid():
             + "]}",
             "types and fields",
         ),
+        (json.dumps({**FIXED, "aliases": ["a"] * NODES_MAX}), "types and fields"),
+        (
+            json.dumps(
+                {
+                    "type": "record",
+                    "name": "R",
+                    "fields": [{"name": "f", "type": "int", "aliases": ["a"] * NODES_MAX}],
+                }
+            ),
+            "types and fields",
+        ),
+        (json.dumps({**FIXED, "namespace": "a" * NAME_CHARACTERS_MAX}), "a name has at most"),
+        (json.dumps({**FIXED, "name": "a." + "a" * NAME_CHARACTERS_MAX}), "a name has at most"),
     ],
-    ids=["brackets", "open brackets", "arrays", "text", "fields"],
+    ids=[
+        "brackets",
+        "open brackets",
+        "arrays",
+        "text",
+        "fields",
+        "aliases",
+        "aliases of fields",
+        "namespace",
+        "name",
+    ],
 )
 def test_limits(text, message):
-    with pytest.raises(InvalidSchema, match=message):
-        FORMAT.parse(text)
+    """Those of names hold for stored schemas, too: every type of a namespace repeats it."""
+    for each in (FORMAT, STORED_FORMAT):
+        with pytest.raises(InvalidSchema, match=message):
+            each.parse(text)
+
+
+def test_references_are_limited_together():
+    long = ReferencedSchema("r", " " * TEXT_CHARACTERS_MAX)
+    with pytest.raises(InvalidSchema, match="references have"):
+        FORMAT.parse('"int"', [long] * (TEXTS_CHARACTERS_MAX // TEXT_CHARACTERS_MAX + 1))
+
+
+def test_the_defaults_of_all_fields_share_a_limit():
+    branches = [{"type": "fixed", "name": f"f{number}", "size": 9} for number in range(300)]
+    union = {"type": "record", "name": "U", "fields": [{"name": "u", "type": [*branches, "null"]}]}
+
+    def fields(count):
+        own = [{"name": f"f{number}", "type": "U", "default": {"u": None}} for number in range(count)]
+        return json.dumps([union, {"type": "record", "name": "R", "fields": own}])
+
+    FORMAT.parse(fields(100))
+    with pytest.raises(InvalidSchema, match="too complex"):
+        FORMAT.parse(fields(DEFAULT_CHECKS_MAX // 300))
 
 
 def test_the_default_of_a_union_of_similar_records_is_checked_in_bounded_time():

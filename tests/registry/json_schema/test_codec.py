@@ -36,6 +36,7 @@ ANY = parsed_codec(JSON, "true", ())
         '{"id": 1, "lines": [{"price": 1.10}]}',
         '{ "id":1e2, "name":"\\u0061" }',
         '{"id": 1, "ä": null}',
+        '{"id": 12345678901234567890, "lines": [{"price": -0.0}, {"price": 1.7976931348623157e308}]}',
     ],
 )
 def test_text_is_sent_as_it_is(text):
@@ -64,6 +65,21 @@ def test_text_that_does_not_fit(text, problem):
 def test_data_that_is_not_json(data):
     with pytest.raises(InvalidData):
         ANY.decode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'{"price": 0.12345678901234567890}', "0.12345678901234567890 has more digits"),
+        (b'{"price": 1e-400}', "1e-400 has more digits"),
+        (b'{"id": 1, "id": 2}', '"id" occurs twice'),
+    ],
+)
+def test_data_that_a_copy_would_change(data, problem):
+    with pytest.raises(InvalidData, match=problem):
+        ANY.decode(data)
+    # People may look at it.
+    assert ANY.shown(data)
 
 
 @given(st.binary(max_size=20) | st.text(max_size=20).map(json.dumps).map(str.encode))

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from runnel.registry.format import InvalidSchema
-from runnel.registry.json_schema import FORMAT, TooCostly, differences, limits
+from runnel.registry.json_schema import FORMAT, TooCostly, differences, limits, patterns
+from runnel.registry.json_schema.parser import parse
 from tests.registry.json_schema.case import INTEGER, NUMBER, STRING, properties, variant
 
 
@@ -108,6 +109,10 @@ HOSTILE = {
         {"enum": list(range(20_000))},
         {"anyOf": [{"enum": [-number]} for number in range(1, 400)]},
     ),
+    "a long text against many patterns": (
+        {"definitions": {"long": {"enum": ["a" * 100_000]}}, **wide(40, {"$ref": "#/definitions/long"})},
+        properties(True, **{f"p{number}": {**STRING, "pattern": f"b{number}"} for number in range(40)}),
+    ),
 }
 
 
@@ -127,3 +132,22 @@ def test_callers_that_know_formats_only_see_an_invalid_schema():
 def test_equal_schemas_take_no_step():
     expensive = unlike(400, "oneOf", 0)
     assert steps(expensive, expensive) == 0
+
+
+def test_a_default_that_many_properties_refer_to_is_kept_once():
+    schema = parse(
+        {"definitions": {"d": {"default": [[1] * 20] * 20}}, **wide(300, {"$ref": "#/definitions/d"})}, []
+    )
+    assert len(schema.defaults) == 300 and len(set(schema.defaults.values())) == 1
+
+
+def test_values_of_defaults_are_limited():
+    """Each takes two bytes as text, and kilobytes as a schema."""
+    schema = parse(json.loads(json.dumps(wide(300, {"default": [1] * 99}))), [])
+    assert len(schema.defaults) == limits.LITERALS_MAX // 100
+
+
+def test_long_patterns_are_not_kept():
+    before = patterns._compiled.cache_info().currsize
+    assert patterns.matches("a" * 20_000, "a") is None
+    assert patterns._compiled.cache_info().currsize == before

@@ -200,6 +200,18 @@ def test_the_number_of_subschemas_is_limited():
         parsed(half, reference("other", half))
 
 
+def test_ids_are_limited_joined_with_those_above():
+    def nested(levels):
+        schema = {"$id": "end"}
+        for _ in range(levels):
+            schema = {"$id": "a" * 500 + "/", "properties": {"n": schema}}
+        return {"$id": "http://localhost/", "properties": {"n": schema}}
+
+    parsed(nested(3))
+    with pytest.raises(InvalidSchema, match="An id, joined"):
+        parsed(nested(4))
+
+
 def test_the_size_is_limited():
     text = json.dumps({"title": "a" * limits.TEXT_CHARACTERS_MAX})
     with pytest.raises(InvalidSchema, match="at most 1048576"):

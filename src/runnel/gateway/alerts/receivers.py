@@ -81,7 +81,10 @@ class Receiver:
             raise DeliveryFailed(f"HTTP status {error.code} {error.reason}") from None
         except urllib.error.URLError as error:
             raise DeliveryFailed(str(error.reason) or type(error.reason).__name__) from None
-        except (InvalidProperty, OSError, http.client.HTTPException, ValueError) as error:
+        except (http.client.InvalidURL, ValueError) as error:
+            # Their texts quote a part of the URL, which may be the secret.
+            raise DeliveryFailed(f"the URL or an address is not valid ({type(error).__name__})") from None
+        except (InvalidProperty, OSError, http.client.HTTPException) as error:
             # Those of smtplib are OSErrors.
             raise DeliveryFailed(str(error) or type(error).__name__) from None
 

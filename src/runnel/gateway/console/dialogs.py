@@ -47,7 +47,7 @@ class Dialog:
         if visit.request.headers.get("origin") is None:
             # Browsers always send it with a form; programs are to use the cluster's own protocol.
             raise Refused("changes are accepted from pages of this gateway only", 403)
-        form = await read_form(visit.request)
+        form = await read_form(visit.request, visit.session)
         try:
             result = await self.act(visit, form)
         except (ClientError, Refused) as error:

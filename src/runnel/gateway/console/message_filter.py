@@ -28,6 +28,9 @@ PATTERN_BYTES_MAX = 1 << 20
 TERMS_MAX = 16
 TEXT_MAX = 2000
 """Characters of a filter."""
+JSON_BYTES_MAX = 2 * 1024 * 1024
+"""A value that is parsed to look at its fields: that cannot be interrupted, and may take 50 ms a megabyte."""
+
 STEPS_MAX = 32
 """Steps of a path: the values of a path are looked up recursively."""
 _TERM = re.compile(
@@ -66,6 +69,7 @@ class MessageFilter:
 def read_filter(text: str) -> MessageFilter:
     """Read a filter. Raises BadFilter."""
     terms: list[Predicate] = []
+    documents = _Documents()
     position = 0
     stripped = text.strip()
     if len(stripped) > TEXT_MAX:
@@ -74,13 +78,14 @@ def read_filter(text: str) -> MessageFilter:
         found = _TERM.match(stripped, position)
         if found is None:
             raise BadFilter(f"cannot read the filter from {stripped[position:][:40]!r} on")
-        predicate = _predicate(found)
+        if len(terms) == TERMS_MAX:
+            # Before it is compiled.
+            raise BadFilter(f"at most {TERMS_MAX} terms")
+        predicate = _predicate(found, documents)
         terms.append(_negated(predicate) if found["no"] else predicate)
         position = found.end()
         while position < len(stripped) and stripped[position].isspace():
             position += 1
-    if len(terms) > TERMS_MAX:
-        raise BadFilter(f"at most {TERMS_MAX} terms")
     return MessageFilter(stripped, tuple(terms))
 
 
@@ -88,7 +93,7 @@ def _negated(predicate: Predicate) -> Predicate:
     return lambda message: not predicate(message)
 
 
-def _predicate(found: "re.Match[str]") -> Predicate:
+def _predicate(found: "re.Match[str]", documents: "_Documents") -> Predicate:
     if found["pattern"] is not None:
         pattern = compiled(found["pattern"])
         return lambda message: message.value is not None and bool(pattern.search(message.value))
@@ -101,7 +106,7 @@ def _predicate(found: "re.Match[str]") -> Predicate:
     if field == "partition":
         return _partition(operator, operand)
     if field.startswith("$"):
-        return _json_term(field, _test(operator, operand))
+        return _json_term(field, _test(operator, operand), documents)
     test = _test(operator, operand)
     if field.startswith("header."):
         name = field.removeprefix("header.")
@@ -172,7 +177,8 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        # Integers of JSON may have hundreds of digits.
         return None
 
 
@@ -205,15 +211,42 @@ def compiled(pattern: str) -> Any:
 # JSON.
 
 
-def _json_term(path: str, test: Test) -> Predicate:
+_NONE = object()
+
+
+class _Documents:
+    """The values of messages as JSON: each is parsed once, whatever number of terms look at it."""
+
+    def __init__(self) -> None:
+        self._message: Message | None = None
+        self._document: Any = _NONE
+
+    def of(self, message: Message) -> Any:
+        """The value of a message; _NONE if it is not JSON, or too large."""
+        if message is not self._message:
+            self._message, self._document = message, _parsed(message.value or b"")
+        return self._document
+
+
+def _parsed(value: bytes) -> Any:
+    if len(value) > JSON_BYTES_MAX:
+        return _NONE
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return _NONE
+
+
+def _json_term(path: str, test: Test, documents: _Documents) -> Predicate:
     steps = json_steps(path)
 
     def holds(message: Message) -> bool:
+        document = documents.of(message)
         try:
-            document = json.loads(message.value or b"")
-        except (ValueError, RecursionError):
+            return document is not _NONE and any(test(value) for value in json_values(document, steps))
+        except RecursionError:
+            # To print a value takes more stack than to read it.
             return False
-        return any(test(value) for value in json_values(document, steps))
 
     return holds
 

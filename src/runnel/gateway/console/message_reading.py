@@ -9,6 +9,7 @@ from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError
 from runnel.client.fetching import FetchSizes, fetch_once
 from runnel.client.offsets import READ_UNCOMMITTED
+from runnel.gateway.turns import Turns, new_room, size_of
 from runnel.model.ids import TopicPartition
 
 SIZES = FetchSizes(request_bytes=4 * 1024 * 1024, partition_bytes=512 * 1024)
@@ -18,10 +19,10 @@ READ_BYTES_MAX = 16 * 1024 * 1024
 PAGE_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that are fetched to show one page."""
 
+HELD_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of the messages of a read, decompressed."""
+
 ROUNDS_MAX = 40
-TURN = 500
-TURN_BYTES = 512 * 1024
-"""Messages, or their bytes, that are decoded and compared before others get a turn."""
 
 SCAN_OFFSETS = 2000
 SCAN_PARTITIONS = 16
@@ -39,6 +40,14 @@ class Source:
     bytes_read: int = 0
     unread: set[TopicPartition] = field(default_factory=set)
     """The partitions whose ranges the last read did not complete, as there were too many bytes."""
+    bytes_kept: int = 0
+    """What all messages take that were read."""
+    _left_bytes: int = 0
+
+    @property
+    def is_page_full(self) -> bool:
+        """Was enough read for one page, whatever it was?"""
+        return max(self.bytes_read, self.bytes_kept) > PAGE_BYTES_MAX
 
     async def read(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
@@ -47,15 +56,35 @@ class Source:
         found: dict[TopicPartition, list[Message]] = {partition: [] for partition in ranges}
         positions = {partition: first for partition, (first, after) in ranges.items() if first < after}
         bytes_max = self.bytes_read + READ_BYTES_MAX
-        while positions and self.bytes_read < bytes_max:
+        self._left_bytes = HELD_BYTES_MAX
+        while positions and self.bytes_read < bytes_max and self._left_bytes > 0:
             for chunk in await self._fetch(positions):
                 after = ranges[chunk.partition][1]
-                await _collect(chunk, after, found[chunk.partition])
-                positions[chunk.partition] = chunk.next_offset
-                if chunk.next_offset >= after or chunk.next_offset == chunk.from_offset:
+                next_offset = await self._collect(chunk, after, found[chunk.partition])
+                positions[chunk.partition] = next_offset
+                if next_offset >= after or chunk.next_offset == chunk.from_offset:
                     del positions[chunk.partition]
         self.unread = set(positions)
         return found
+
+    async def _collect(self, chunk: Chunk, after: int, messages: list[Message]) -> int:
+        """Add the messages of a chunk, as far as there is room; returns where to go on."""
+        turns = Turns()
+        position = chunk.from_offset
+        if self._left_bytes <= 0:
+            return position
+        for message in chunk.messages(new_room()):
+            if message.offset >= after:
+                break
+            messages.append(message)
+            position = message.offset + 1
+            self.bytes_kept += size_of(message)
+            self._left_bytes -= size_of(message)
+            if self._left_bytes <= 0:
+                return position
+            if turns.is_over(message):
+                await asyncio.sleep(0)
+        return chunk.next_offset
 
     async def _fetch(self, positions: Positions) -> list[Chunk]:
         """One request to each leader."""
@@ -67,32 +96,6 @@ class Source:
             for each in fetched
             if each.chunk.next_offset > each.chunk.from_offset or not each.has_more
         ]
-
-
-class Turns:
-    """Tells when enough was done for one turn of the event loop, which many tabs share."""
-
-    def __init__(self) -> None:
-        self._messages = self._bytes = 0
-
-    def is_over(self, message: Message) -> bool:
-        """After this message, others are to be served."""
-        self._messages += 1
-        self._bytes += len(message.value or b"")
-        if self._messages < TURN and self._bytes < TURN_BYTES:
-            return False
-        self._messages = self._bytes = 0
-        return True
-
-
-async def _collect(chunk: Chunk, after: int, messages: list[Message]) -> None:
-    turns = Turns()
-    for message in chunk.messages():
-        if message.offset >= after:
-            return
-        messages.append(message)
-        if turns.is_over(message):
-            await asyncio.sleep(0)
 
 
 @dataclass(slots=True)
@@ -124,7 +127,7 @@ async def newest(source: Source, low: Positions, high: Positions, limit: int) ->
             for each in high
             if not buffers[each] and floor[each] > low[each]
         }
-        if len(picked) >= limit or not need or source.bytes_read > PAGE_BYTES_MAX:
+        if len(picked) >= limit or not need or source.is_page_full:
             break
         found = await source.read(need)
         for partition, (first, _after) in need.items():
@@ -161,7 +164,7 @@ async def onwards(source: Source, first: Positions, ends: Positions, limit: int)
             for each in first
             if not buffers[each] and position[each] < ends[each]
         }
-        if len(picked) >= limit or not need or source.bytes_read > PAGE_BYTES_MAX:
+        if len(picked) >= limit or not need or source.is_page_full:
             break
         width *= 2
         found = await source.read(need)
@@ -193,50 +196,48 @@ async def scan(
     """Search backwards through whole partitions, in steps."""
     total = sum(max(high[each] - low[each], 0) for each in high)
     cursor = dict(high)
+    steps = dict.fromkeys(high, SCAN_OFFSETS)
+    most = dict(steps)
     while any(cursor[each] > low[each] for each in high):
         behind = sorted(
             (each for each in high if cursor[each] > low[each]), key=lambda each: low[each] - cursor[each]
         )
         ranges = {
-            each: (max(low[each], cursor[each] - SCAN_OFFSETS), cursor[each])
+            each: (max(low[each], cursor[each] - steps[each]), cursor[each])
             for each in behind[:SCAN_PARTITIONS]
         }
         found = await source.read(ranges)
-        if source.unread:
-            # Large messages: what is missing is read in parts.
-            found.update(await _read_in_parts(source, {each: ranges[each] for each in source.unread}))
         matched: list[Message] = []
-        for messages in found.values():
+        for partition, messages in found.items():
+            if partition in source.unread:
+                # Large messages: the newest ones are missing. They are read with fewer at a time, and in the
+                # end when those of other partitions, which are ahead then, do not take the room.
+                most[partition] = max(1, steps[partition] // 2)
+                steps[partition] = max(1, steps[partition] // SCAN_PARTITIONS)
+                continue
+            steps[partition] = min(2 * steps[partition], most[partition])
+            cursor[partition] = ranges[partition][0]
             matched += await matching(messages, matches)
         matched.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
-        cursor.update({each: first for each, (first, _) in ranges.items()})
         done = total - sum(max(cursor[each] - low[each], 0) for each in high)
         yield Scanned(matched, done, total, dict(cursor))
 
 
-async def _read_in_parts(
-    source: Source, ranges: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, list[Message]]:
-    found: dict[TopicPartition, list[Message]] = {}
-    for partition, (first, after) in ranges.items():
-        messages: list[Message] = []
-        step = max(1, (after - first) // SCAN_PARTITIONS)
-        for start in range(first, after, step):
-            part = {partition: (start, min(after, start + step))}
-            messages += (await source.read(part))[partition]
-        found[partition] = messages
-    return found
-
-
 async def matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
-    """Those that match, looked at in turns."""
-    matched, turns = [], Turns()
+    """Those that match, looked at in turns, in a thread: a filter may have many terms."""
+    matched: list[Message] = []
+    part: list[Message] = []
+    turns = Turns()
     for message in messages:
-        if matches(message):
-            matched.append(message)
+        part.append(message)
         if turns.is_over(message):
-            await asyncio.sleep(0)
-    return matched
+            matched += await asyncio.to_thread(_matching, part, matches)
+            part = []
+    return matched + await asyncio.to_thread(_matching, part, matches)
+
+
+def _matching(messages: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
+    return [message for message in messages if matches(message)]
 
 
 def cursor_text(positions: Positions) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runnel.client.chunk import Message
 from runnel.gateway.console.text import hex_dump, shown_bytes
+from runnel.gateway.json_text import indented
 
 PREVIEW = 180
 KEY_PREVIEW = 48
@@ -38,38 +39,36 @@ def row_of(message: Message) -> Row:
     )
 
 
-def kind_of(value: bytes | None) -> str:
-    """json, text, binary, or null."""
-    if value is None:
-        return "null"
-    if value[:1] in b'{["' and value and as_json(value) is not None:
-        return "json"
-    try:
-        value[:TEXT_MAX].decode("utf-8")
-    except UnicodeDecodeError as error:
-        # A character may be cut at the limit.
-        if len(value) <= TEXT_MAX or error.start < TEXT_MAX - 4:
-            return "binary"
-    return "text"
-
-
-def as_json(value: bytes | None) -> str | None:
+def as_json(value: bytes) -> str | None:
     """Indented JSON; None if it is not JSON, or too large."""
-    if value is None or len(value) > TEXT_MAX:
+    if len(value) > TEXT_MAX:
         return None
     try:
-        return json.dumps(json.loads(value), indent=2, ensure_ascii=False)
+        return indented(json.loads(value))
     except (ValueError, RecursionError):
         return None
 
 
+def is_binary(value: bytes) -> bool:
+    """Is it no text, as far as it is shown?"""
+    try:
+        value[:TEXT_MAX].decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A character may be cut at the limit.
+        return len(value) <= TEXT_MAX or error.start < TEXT_MAX - 4
+    return False
+
+
 def decoded(value: bytes | None, wanted: str) -> tuple[str, str]:
-    """(format, text) of a value; the format that was asked for, or the one that fits."""
+    """(format, text) of a value; the format that was asked for, or the one that fits.
+
+    May take long: not for the event loop.
+    """
     if value is None:
         return "null", ""
     if wanted in ("", "json") and (text := as_json(value)) is not None:
         return "json", text
-    if wanted == "hex" or (wanted == "" and kind_of(value) == "binary"):
+    if wanted == "hex" or (wanted == "" and is_binary(value)):
         return "hex", hex_dump(value)
     more = f"\n… {len(value) - TEXT_MAX} more bytes" if len(value) > TEXT_MAX else ""
     return "text", value[:TEXT_MAX].decode("utf-8", "replace") + more

@@ -1,5 +1,6 @@
 """The messages of a topic: browse, jump, look at one, and produce."""
 
+import asyncio
 import base64
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +40,7 @@ from runnel.visual.svg import twice
 from runnel.visual.time_bars import TimeBar, TimeBars, merged
 
 LIMIT = 50
+HEADERS_SHOWN = 500
 PARTITIONS_MAX = 1000
 DELIVERY_TIMEOUT_S = 10.0
 STARTS = ("newest", "oldest", "offset", "time")
@@ -69,7 +71,7 @@ class Browsing:
     def partitions(self) -> list[TopicPartition]:
         """The partitions to read: those with a leader, or the one that was chosen."""
         views = self.topic.partitions[:PARTITIONS_MAX]
-        if self.partition.isdecimal():
+        if self.partition.isdecimal() and len(self.partition) < 11:
             views = [view for view in views if view.partition == int(self.partition)]
             if not views:
                 raise Refused(f"{self.topic.name} has no partition {self.partition}", 404)
@@ -173,11 +175,11 @@ async def message(visit: Visit) -> Response:
         raise Refused(f"there is no message at offset {offset} of {name}-{partition} (any more)", 404)
     visit.gateway.tracing.received(name, partition, offset, found.headers)
     wanted = visit.query.get("as", "")
-    kind, text = decoded(found.value, wanted)
-    registered = await decoded_by_registry(visit.gateway.registry.store_of(visit.cluster), found.value)
+    kind, text = await asyncio.to_thread(decoded, found.value, wanted)
+    registered = await decoded_by_registry(visit.gateway.registry.store_of(visit.session), found.value)
     if registered is not None and wanted in ("", "schema"):
         kind, text = "schema", registered.text
-    key_kind, key_text = decoded(found.key, "")
+    key_kind, key_text = await asyncio.to_thread(decoded, found.key, "")
     html = visit.render(
         "message.html",
         message=found,
@@ -186,7 +188,11 @@ async def message(visit: Visit) -> Response:
         text=text,
         key_kind=key_kind,
         key_text=key_text,
-        headers=[(header, decoded(value, "text")[1], value is None) for header, value in found.headers],
+        header_count=len(found.headers),
+        headers=[
+            (header, decoded(value, "text")[1], value is None)
+            for header, value in found.headers[:HEADERS_SHOWN]
+        ],
         commands=commands_of(found, visit.gateway.options.bootstrap),
     )
     return HTMLResponse(html, headers=NO_STORE)

@@ -20,7 +20,9 @@ from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
 from runnel.gateway.cluster_data import ClusterData
 from runnel.gateway.console.templates_of import environment
 from runnel.gateway.console.text import moment
-from runnel.gateway.sessions import Session
+from runnel.gateway.http.bodies import Body
+from runnel.gateway.http.problems import Problem
+from runnel.gateway.sessions import Session, token_of
 from runnel.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ PATIENCE_S = 0.15
 """How long a frame waits for its content."""
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
-COOKIE = "runnel_session"
+FIELDS_MAX = 20_000
+"""Fields of a form: that of a reset has one for each partition of the group."""
 NO_STORE = {"cache-control": "no-store", "vary": "HX-Request"}
 NOT_FOUND = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -218,7 +221,7 @@ def endpoint(handler: Callable[[Visit], Awaitable[Response]]) -> Endpoint:
 
     async def respond(request: "Request") -> Response:
         gateway: Gateway = request.app.state.gateway
-        session = gateway.sessions.of(request.cookies.get(COOKIE))
+        session = gateway.sessions.of(session_token(request))
         if session is None:
             return login_redirect(request)
         visit = Visit(request, session, gateway)
@@ -230,6 +233,11 @@ def endpoint(handler: Callable[[Visit], Awaitable[Response]]) -> Endpoint:
     return respond
 
 
+def session_token(request: "Request") -> str | None:
+    """The token of a session that a request has."""
+    return token_of(request.headers.getlist("cookie"))
+
+
 def login_redirect(request: "Request") -> Response:
     """To the login, and back."""
     if request.headers.get("hx-request") == "true":
@@ -238,16 +246,30 @@ def login_redirect(request: "Request") -> Response:
     return RedirectResponse(f"/console/login?to={quote(_own_address(request))}", 303, headers=NO_STORE)
 
 
-async def read_form(request: "Request") -> dict[str, str]:
-    """The fields of a form; the last one of a name."""
+async def read_form(request: "Request", owner: object, bytes_max: int = BODY_BYTES_MAX) -> dict[str, str]:
+    """The fields of a form; the last one of a name. Until then, its owner has a share of all bodies."""
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise Refused("only forms are accepted here", 415)
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_BYTES_MAX:
-            raise Refused("the form is too large", 413)
+    gateway: Gateway = request.app.state.gateway
     try:
-        return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=bool(body)))
+        with Body(request, gateway.api.bodies, owner) as given:
+            # In a thread, as there may be a million escapes.
+            return await asyncio.to_thread(_fields, await given.whole(bytes_max))
+    except Problem as problem:
+        raise Refused(
+            "the form is too large" if problem.status == 413 else str(problem), problem.status
+        ) from None
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    try:
+        return dict(
+            parse_qsl(
+                body.decode("utf-8"),
+                keep_blank_values=True,
+                strict_parsing=bool(body),
+                max_num_fields=FIELDS_MAX,
+            )
+        )
     except ValueError:
         raise Refused("the form is malformed", 400) from None

@@ -1,11 +1,13 @@
 """Schemas of the registry: subjects, their versions, and what changed between two of them."""
 
+import asyncio
 import json
 from difflib import unified_diff
 from typing import Any
 
 from runnel.gateway.console.pages import Content, Refused, Visit
 from runnel.gateway.console.paging import Pager
+from runnel.gateway.json_text import indented
 from runnel.registry import lookup
 from runnel.registry.checks import Verdicts
 from runnel.registry.errors import RegistryError
@@ -36,7 +38,7 @@ async def schemas(visit: Visit) -> Content:
             "level": config_of(state.configs, None)[LEVEL],
         }
 
-    values = await visit.gateway.registry.store_of(visit.cluster).read(find)
+    values = await visit.gateway.registry.store_of(visit.session).read(find)
     return Content("schemas.html", {**values, "text": text, "q": visit.query})
 
 
@@ -72,12 +74,16 @@ async def schema(visit: Visit) -> Content:
         }
 
     try:
-        values = await visit.gateway.registry.store_of(visit.cluster).read(find)
+        values = await visit.gateway.registry.store_of(visit.session).read(find)
     except RegistryError as error:
         raise Refused(error.message, error.status) from None
-    text = pretty(values["version"])
-    diff = [] if values["against"] is None else differences(pretty(values["against"]), text)
+    text, diff = await asyncio.to_thread(_text_and_diff, values["version"], values["against"])
     return Content("schema.html", {**values, "text": text, "diff": diff, "q": visit.query})
+
+
+def _text_and_diff(version: Version, against: Version | None) -> tuple[str, list[tuple[str, str]]]:
+    text = pretty(version)
+    return text, [] if against is None else differences(pretty(against), text)
 
 
 def pretty(version: Version) -> str:
@@ -85,7 +91,7 @@ def pretty(version: Version) -> str:
     if version.content.type == PROTOBUF:
         return version.content.text
     try:
-        return json.dumps(json.loads(version.content.text), indent=2, ensure_ascii=False)
+        return indented(json.loads(version.content.text))
     except (ValueError, RecursionError):
         return version.content.text
 

@@ -18,12 +18,15 @@ from runnel.gateway.console.message_view import row_of
 from runnel.gateway.console.messages import Browsing, range_of
 from runnel.gateway.console.pages import Refused, Visit
 from runnel.gateway.console.topic import find_topic
+from runnel.gateway.turns import new_room
 
 MATCHES_MAX = 200
 """A search pauses here; it is continued on request."""
 
 STREAMS_MAX = 100
 SEARCHES_AT_ONCE = 4
+SEARCHES_OF_ONE = 2
+"""Searches of one person; others find room for theirs."""
 PROGRESS_S = 0.25
 BEAT_S = 15.0
 TAIL_ROWS_MAX = 50
@@ -47,15 +50,18 @@ async def search(visit: Visit) -> Response:
             high[partition] = min(high[partition], max(offset, low[partition]))
 
     async def events() -> AsyncGenerator[bytes]:
-        if visit.gateway.searches >= SEARCHES_AT_ONCE:
+        own = visit.session.searches if visit.gateway.sessions.needs_login else 0
+        if visit.gateway.searches >= SEARCHES_AT_ONCE or own >= SEARCHES_OF_ONE:
             yield event("failed", "too many searches at once: wait for another to end")
             return
         visit.gateway.searches += 1
+        visit.session.searches += 1
         try:
             async for part in _search(visit, browsing, low, high, matches):
                 yield part
         finally:
             visit.gateway.searches -= 1
+            visit.session.searches -= 1
 
     return _stream(visit, events())
 
@@ -149,7 +155,7 @@ async def _batches(reader: Reader) -> AsyncIterator[list[Chunk]]:
 
 
 async def _newest_of(chunks: list[Chunk], matches: Predicate) -> tuple[list[Message], int]:
-    found = await matching((message for chunk in chunks for message in chunk.messages()), matches)
+    found = await matching((message for chunk in chunks for message in chunk.messages(new_room())), matches)
     found.sort(key=lambda message: (-message.timestamp_ms, message.partition, -message.offset))
     return found[:TAIL_ROWS_MAX], max(0, len(found) - TAIL_ROWS_MAX)
 

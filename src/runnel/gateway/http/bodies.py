@@ -9,6 +9,7 @@ from typing import Self
 from starlette.requests import ClientDisconnect, Request
 
 from runnel.gateway.http.limits import (
+    BODY_BYTES_MAX,
     BODY_READ_S,
     BODY_ROOM_S,
     BODY_S,
@@ -276,4 +277,5 @@ class Body:
 
 
 def _too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit} bytes; send {NDJSON}", headers=CLOSE)
+    advice = f"; send {NDJSON}" if limit == BODY_BYTES_MAX else ""
+    return Problem(413, f"the body is larger than {limit} bytes{advice}", headers=CLOSE)

@@ -25,6 +25,7 @@ from runnel.gateway.http.models import Format
 from runnel.gateway.http.operations import JSON
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import OutgoingRecord, View, as_json, text_or_none
+from runnel.gateway.turns import converted
 
 if TYPE_CHECKING:
     from runnel.gateway.http.requests import Call
@@ -141,13 +142,13 @@ def is_single(call: "Call", form: Format) -> bool:
     return not call.accepts(BATCH) and (call.accepts(EVENT) or form is Format.CLOUDEVENTS)
 
 
-def response_of(
+async def response_of(
     call: "Call", shown: View, topic: str, messages: list[Message], cursor: str
 ) -> Response | None:
     """Messages as CloudEvents, if the client asks for them; None if it does not."""
     headers = {"cache-control": "no-store", "runnel-next": cursor}
     if call.accepts(BATCH):
-        events = [to_event(message, shown, topic) for message in messages]
+        events = await converted(messages, lambda message: to_event(message, shown, topic))
         return Response(msgspec.json.encode(events), 200, headers, BATCH)
     is_structured = call.accepts(EVENT)
     if not is_structured and shown.format is not Format.CLOUDEVENTS:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from runnel.client.cluster import Cluster, TopicView
 from runnel.client.groups import Groups
-from runnel.client.offsets import start_offsets
+from runnel.client.offsets import end_offsets, start_offsets
 from runnel.gateway.http.message_ids import MessageId
 from runnel.gateway.http.problems import Problem
 from runnel.model.ids import TopicPartition
@@ -73,6 +73,11 @@ class Acks:
 async def _commit(cluster: Cluster, group: str, wanted: Mapping[TopicPartition, int]) -> dict[int, int]:
     commits = await Groups(cluster).stable_offsets(group, wanted)
     before = {partition: commits[partition].offset if partition in commits else -1 for partition in wanted}
+    late = [partition for partition, offset in wanted.items() if offset <= before[partition]]
+    if late:
+        ends = await end_offsets(cluster, late)
+        # The log was truncated since: what is committed is no position in it.
+        before |= {partition: -1 for partition in late if before[partition] > ends[partition]}
     # An ack that is late must not move the group back: all that it has read since would come again.
     ahead = {partition: offset for partition, offset in wanted.items() if offset > before[partition]}
     if ahead:

@@ -3,6 +3,13 @@
 BODY_BYTES_MAX = 16 * 1024 * 1024
 """A body that is decoded as a whole, in a few milliseconds per megabyte. Larger ones are sent as NDJSON."""
 
+SMALL_BODY_BYTES_MAX = 2 * 1024 * 1024
+"""A body without records: all acknowledgements of the largest response. Decoding it takes thirty milliseconds
+a megabyte, as each of its elements becomes an object."""
+
+HEADERS_BYTES_MAX = 1024 * 1024
+"""The headers of a record as JSON: they are decoded at once, as elements of such a body."""
+
 DRAIN_BYTES_MAX = 64 * 1024 * 1024
 """How much of a body that is too large is read and dropped, so that its sender reads why it was refused."""
 
@@ -43,6 +50,17 @@ BULK_ERRORS_MAX = 100
 RECORD_HEADERS_MAX = 1_000
 """Headers of one record: each is encoded and decoded by itself, here and in every consumer."""
 
+UNSENT_BYTES_MAX = 256 * 1024 * 1024
+"""Responses that their clients have not read yet: a whole one is handed to its connection at once. Above, the
+connection with most of it is dropped."""
+
+CONNECTIONS_MAX = 10_000
+"""Open connections, idle ones included: more than all streams, and some twenty kilobytes each."""
+
+PIPELINED_MAX = 100
+"""Requests of a connection that wait for the response to the one before them: each takes some kilobytes, and
+has forty bytes on the wire."""
+
 DELIVERY_S = 10.0
 """How long a record is retried. Clients of other proxies waited two minutes for a 200 that was an error."""
 
@@ -67,6 +85,10 @@ POLL_BYTES_MAX = 4 * 1024 * 1024
 POLL_PARTITION_BYTES = 1024 * 1024
 """Bytes of one partition in a fetch, unless a partition's next batch is larger."""
 
+POLL_PARTITIONS_MAX = 1_000
+"""Partitions of one response, as in the console: the position in each is looked up, read from and returned.
+Above, requests name a partition."""
+
 POLL_FEW_MESSAGES = 10
 POLL_FEW_BYTES = 64 * 1024
 """Bytes of one partition for a request of a few messages: fetching a megabyte for one would be wasteful."""
@@ -86,6 +108,9 @@ REQUESTS_MAX = 1_000
 
 STREAMS_MAX = 4_000
 """Open streams, SSE and WebSocket, of a gateway: each has a descriptor, and 256 KiB unsent at most."""
+
+STREAMS_PRINCIPAL_SHARE = 0.5
+"""How many of them one principal may have open, if there are others."""
 
 STREAM_PARTITIONS_MAX = 128
 """Partitions of one stream: every event carries the position in each. Above, streams name a partition."""
@@ -121,6 +146,15 @@ MESSAGE_PART_BYTES = 64 * 1024
 """What may be received of a message of a WebSocket before it counts as a body, or of a line of an upload that
 goes on without room: every connection has a buffer of about this size."""
 
+SOCKET_QUEUED_MAX = 100
+"""Messages of a WebSocket that wait to be served: what follows them is parsed later, in parts. As an object,
+one of a few bytes takes half a kilobyte."""
+
+SOCKET_PART_BYTES = 16 * 1024
+
+SOCKET_PINGS_MAX = 100
+"""Pings of a client that does not read: each is answered."""
+
 SOCKET_IN_FLIGHT_MAX = 100
 """Publishes and acks of a WebSocket that are not answered; the next is read when one is."""
 
@@ -141,6 +175,10 @@ LOGINS_AT_ONCE = 8
 
 LOGINS_WAITING_MAX = 200
 """Credentials that wait for their authentication; more are refused with 503. Each is a task with a secret."""
+
+LOGIN_VALID_S = 600.0
+"""How long credentials are used before a broker is asked again whether it accepts them: a connection that it
+accepted once stays open when the user is removed."""
 
 REFUSED_LOGIN_S = 5.0
 REFUSED_LOGINS_MAX = 1_000

@@ -2,13 +2,15 @@
 
 import asyncio
 import heapq
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 from starlette.responses import Response
 
 from runnel.client.chunk import Message as KafkaMessage
+from runnel.client.chunk import NoRoom, Room
 from runnel.client.cluster import Cluster, TopicView
 from runnel.client.errors import BrokerError
 from runnel.client.fetching import Fetched, FetchSizes, fetch_once
@@ -22,6 +24,7 @@ from runnel.gateway.http.limits import (
     POLL_FEW_MESSAGES,
     POLL_MESSAGE_BYTES,
     POLL_PARTITION_BYTES,
+    POLL_PARTITIONS_MAX,
     POLL_ROUNDS_MAX,
 )
 from runnel.gateway.http.message_ids import OFFSET_MAX, RECREATED, Cursor, read_cursor, read_message_id
@@ -41,15 +44,14 @@ from runnel.gateway.http.records import View
 from runnel.gateway.http.requests import NO_STORE, Call, find_topic
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.streams.feeds import FeedKey, RecordsDeleted
+from runnel.gateway.turns import Turns, converted, new_room, size_of
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 MESSAGES_DEFAULT = 100
+OFFSET_DIGITS = len(str(OFFSET_MAX))
 READ_AGAIN_S = 1.0
 """The pause after a read without messages although there should be some, unless more arrive."""
-TURN = 500
-"""Messages that are decoded before other requests get a turn."""
-
 Positions = dict[TopicPartition, int]
 
 
@@ -80,12 +82,17 @@ class Subscription:
         """The feed that wakes a poll, which reads by itself: the same for all groups and formats."""
         return FeedKey(self.view.name, self.query.partition, self.isolation, View(self.view.topic_id))
 
+    @property
+    def moves_group(self) -> bool:
+        """Do acks of what is read move the group?"""
+        return self.query.group is not None and not self.shown.is_replayed
+
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, too, from where a client begins that has read nothing of them."""
         added = [each for each in sorted(partitions) if each not in self.positions]
         if not added:
             return
-        if self.query.group is not None and self.query.offset is None and self.query.cursor is None:
+        if self.query.group is not None and self.moves_group:
             self.positions |= await groups.deliverable(self.cluster, self.query.group, added)
         else:
             self.positions |= await start_offsets(self.cluster, added)
@@ -108,23 +115,31 @@ async def subscription(
     view: TopicView,
     query: SubscribeQuery,
     default_start: str,
+    resumed: str | None = None,
     *,
     is_read_next: bool = False,
 ) -> Subscription:
-    """Find where a subscription begins. A given offset is verified, unless what is read next does that."""
-    if query.cursor is not None or (query.partition or 0) >= len(view.partitions):
+    """Find where a subscription begins; `resumed` is the last cursor of an earlier stream of it.
+
+    A given offset is verified, unless what is read next does that.
+    """
+    cursor = resumed or query.cursor
+    if cursor is not None or (query.partition or 0) >= len(view.partitions):
         # The topic may have been created again, or have more partitions, since its metadata was cached.
         view = await find_topic(cluster, view.name, max_age_s=0.0)
     count = len(view.partitions)
     if query.partition is not None and query.partition >= count:
         raise Problem(404, f"the topic {view.name} has {count} partitions, numbered from 0")
+    if query.partition is None and count > POLL_PARTITIONS_MAX:
+        detail = f"the topic has more than {POLL_PARTITIONS_MAX} partitions: read one of them, by partition="
+        raise Problem(422, detail)
     numbers = range(count) if query.partition is None else (query.partition,)
     partitions = [TopicPartition(view.name, number) for number in numbers]
     is_replayed = query.group is not None and (query.offset is not None or query.cursor is not None)
     shown = View(view.topic_id, query.format, query.group or "", is_replayed)
     found = Subscription(cluster, view, query, {}, shown)
-    if query.cursor is not None:
-        given = read_cursor(query.cursor, view.topic_id)
+    if cursor is not None:
+        given = read_cursor(cursor, view.topic_id)
         found.positions = {each: given[each.partition] for each in partitions if each.partition in given}
         # Those that were added since.
         await found.add(partitions)
@@ -145,8 +160,10 @@ async def subscription(
 
 def _number(offset: str | None) -> int | None:
     """A given offset as such; None if it is something else."""
-    number = int(offset) if offset is not None and offset.isdecimal() else -1
-    return number if 0 <= number <= OFFSET_MAX else None
+    if offset is None or not offset.isdecimal() or len(offset) > OFFSET_DIGITS:
+        return None
+    number = int(offset)
+    return number if number <= OFFSET_MAX else None
 
 
 # One response.
@@ -169,11 +186,12 @@ async def subscribe(call: Call) -> Response:
     if is_event and (query.max or 1) > 1:
         raise Problem(422, f"one event is a whole response: use max=1, or accept {cloud_events.BATCH}")
     messages = await poll(call, found, 1 if is_single or is_event else query.max or MESSAGES_DEFAULT)
-    as_events = cloud_events.response_of(call, found.shown, view.name, messages, found.cursor().text())
+    as_events = await cloud_events.response_of(call, found.shown, view.name, messages, found.cursor().text())
     if as_events is not None:
         return as_events
     if not is_single:
-        content = Messages([found.shown.of(each) for each in messages], found.cursor().text(), found.gaps)
+        shown = await converted(messages, found.shown.of)
+        content = Messages(shown, found.cursor().text(), found.gaps)
         return call.answer(content)
     if not messages:
         return Response(status_code=204, headers=NO_STORE)
@@ -181,10 +199,16 @@ async def subscribe(call: Call) -> Response:
 
 
 async def _lines(found: Subscription, messages: list[KafkaMessage]) -> AsyncGenerator[bytes]:
-    for start in range(0, len(messages), TURN):
-        part = messages[start : start + TURN]
-        yield b"".join(msgspec.json.encode(found.shown.of(each)) + b"\n" for each in part)
-        await asyncio.sleep(0)
+    part: list[bytes] = []
+    turns = Turns()
+    for message in messages:
+        part.append(msgspec.json.encode(found.shown.of(message)) + b"\n")
+        if turns.is_over(message):
+            yield b"".join(part)
+            part.clear()
+            await asyncio.sleep(0)
+    if part:
+        yield b"".join(part)
 
 
 async def poll(call: Call, found: Subscription, limit: int) -> list[KafkaMessage]:
@@ -255,7 +279,7 @@ async def fetch(
     except BrokerError as error:
         if error.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-        await _into_range(found)
+        await into_range(found, list(found.positions))
         return None
     if found.is_assumed:
         # An offset in the log can be after the last that is shown.
@@ -265,45 +289,74 @@ async def fetch(
     return fetched
 
 
-async def _into_range(found: Subscription) -> None:
-    """Move positions that are not in the log into it; what was deleted before is a gap."""
-    starts, ends = await asyncio.gather(
-        start_offsets(found.cluster, found.positions),
-        end_offsets(found.cluster, found.positions, isolation=found.isolation),
+async def into_range(found: Subscription, partitions: Sequence[TopicPartition]) -> None:
+    """Move positions that are not in the log into it, and note what is left out as gaps.
+
+    A position after the end is one of a log that was truncated since, and written again from an offset that
+    is not known. A group begins again, as one that is new: at least once.
+    """
+    starts, ends, visible_ends = await asyncio.gather(
+        start_offsets(found.cluster, partitions),
+        end_offsets(found.cluster, partitions),
+        end_offsets(found.cluster, partitions, isolation=found.isolation),
     )
-    for partition, position in found.positions.items():
-        start = starts[partition]
-        if position < start and not found.is_assumed:
-            found.gaps.append(Gap(partition.partition, position, start))
-        found.positions[partition] = min(max(position, start), max(ends[partition], start))
+    for each in partitions:
+        position, start = found.positions[each], starts[each]
+        if found.moves_group and position > max(ends[each], start):
+            moved = start
+        else:
+            moved = min(max(position, start), max(visible_ends[each], start))
+        if moved == position:
+            continue
+        if not found.is_assumed:
+            found.gaps.append(Gap(each.partition, position, moved))
+        found.positions[each] = moved
     found.is_assumed = False
 
 
 async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list[KafkaMessage]:
     """The oldest messages over all partitions; moves the positions behind them."""
-    streams = [each.chunk.messages() for each in fetched]
+    begun, streams = _begun(fetched, new_room())
     messages: list[KafkaMessage] = []
     size_bytes = 0
-    for message in heapq.merge(*streams, key=lambda message: message.timestamp_ms):
-        messages.append(message)
-        size_bytes += _size_bytes(message)
-        # Compressed batches can be much larger than what was fetched.
-        if len(messages) == limit or size_bytes > 4 * POLL_BYTES_MAX:
-            after = {each.partition: each.offset + 1 for each in messages}
-            positions |= {TopicPartition(message.topic, number): at for number, at in after.items()}
-            return messages
-        if len(messages) % TURN == 0:
-            await asyncio.sleep(0)
-    for each_fetched in fetched:
-        positions[each_fetched.chunk.partition] = each_fetched.chunk.next_offset
+    turns = Turns()
+    try:
+        for message in heapq.merge(*streams, key=lambda message: message.timestamp_ms):
+            messages.append(message)
+            size_bytes += size_of(message)
+            # Compressed batches can be much larger than what was fetched.
+            if len(messages) == limit or size_bytes > 4 * POLL_BYTES_MAX:
+                return _up_to(messages, positions)
+            if turns.is_over(message):
+                await asyncio.sleep(0)
+    except NoRoom:
+        # The next request goes on.
+        return _up_to(messages, positions)
+    for each in begun:
+        positions[each.chunk.partition] = each.chunk.next_offset
     return messages
 
 
-def _size_bytes(message: KafkaMessage) -> int:
-    size_bytes = len(message.value or b"") + len(message.key or b"")
-    if message.headers:
-        size_bytes += sum(len(name) + len(value or b"") for name, value in message.headers)
-    return size_bytes
+def _begun(fetched: list[Fetched], room: Room) -> tuple[list[Fetched], list[Iterator[KafkaMessage]]]:
+    """Those partitions that can be read at the same time, and their messages."""
+    begun: list[Fetched] = []
+    streams: list[Iterator[KafkaMessage]] = []
+    for each in fetched:
+        stream = each.chunk.messages(room)
+        try:
+            first = next(stream, None)
+        except NoRoom:
+            continue
+        begun.append(each)
+        if first is not None:
+            streams.append(chain((first,), stream))
+    return begun, streams
+
+
+def _up_to(messages: list[KafkaMessage], positions: Positions) -> list[KafkaMessage]:
+    last = {each.partition: each for each in messages}
+    positions |= {TopicPartition(each.topic, each.partition): each.offset + 1 for each in last.values()}
+    return messages
 
 
 # Acknowledgements.

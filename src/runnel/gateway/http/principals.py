@@ -19,6 +19,7 @@ from runnel.client.producer import Producer
 from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     DELIVERY_S,
+    LOGIN_VALID_S,
     LOGINS_AT_ONCE,
     LOGINS_WAITING_MAX,
     PRINCIPAL_IDLE_S,
@@ -49,6 +50,8 @@ PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 MECHANISMS_S = 60.0
 REAP_INTERVAL_S = 15.0
 CLOSE_S = 2.0
+CHECK_AGAIN_S = 10.0
+"""The pause before credentials are checked again if no broker answers."""
 
 
 class Principal:
@@ -69,6 +72,10 @@ class Principal:
         self.requests = 0
         """Requests in flight, streams included."""
         self.used_s = asyncio.get_running_loop().time()
+        self.accepted_s = self.used_s
+        """When a broker has accepted the credentials last."""
+        self.checking: asyncio.Task[None] | None = None
+        """Asks a broker whether it still does."""
         self._producer: Producer | None = None
 
     @property
@@ -85,6 +92,8 @@ class Principal:
 
     async def close(self) -> None:
         """Close its connections; what was sent is acknowledged first, if that takes only a moment."""
+        if self.checking is not None:
+            self.checking.cancel()
         await self.feeds.close()
         if self._producer is not None:
             with suppress(TimeoutError, ClientError):
@@ -196,6 +205,8 @@ class Principals:
         key = b"" if given is None else hashlib.blake2b(repr(given).encode(), key=self._key).digest()
         known = self._known.get(key)
         if known is not None:
+            if given is not None:
+                await self._still_accepted(key, known, given)
             return known
         if self._refused.get(key, 0.0) > asyncio.get_running_loop().time():
             raise Problem(401, "the broker did not accept the credentials")
@@ -224,6 +235,31 @@ class Principals:
         if self._reaper is None:
             self._reaper = asyncio.create_task(self._reap())
         return principal
+
+    async def _still_accepted(self, key: bytes, principal: Principal, given: Credentials) -> None:
+        """Ask a broker again now and then; 401 if it does not accept the credentials any more."""
+        if asyncio.get_running_loop().time() < principal.accepted_s + LOGIN_VALID_S:
+            return
+        if principal.checking is None:
+            principal.checking = asyncio.create_task(self._check(key, principal, given))
+            principal.checking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(principal.checking)
+
+    async def _check(self, key: bytes, principal: Principal, given: Credentials) -> None:
+        try:
+            async with self._turns:
+                fresh = await self._authenticated(given)
+            await fresh.close()
+            principal.accepted_s = asyncio.get_running_loop().time()
+        except AuthenticationFailed as error:
+            self._remember_refusal(key)
+            self.failed(principal, error)
+            raise problem_of(error) from None
+        except ClientError:
+            # The request reports what is wrong, or has a connection that is not affected.
+            principal.accepted_s = asyncio.get_running_loop().time() - LOGIN_VALID_S + CHECK_AGAIN_S
+        finally:
+            principal.checking = None
 
     async def _authenticated(self, who: Credentials) -> Principal:
         refusal = AuthenticationFailed("no mechanism of the listener fits these credentials")

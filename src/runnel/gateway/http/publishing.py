@@ -14,6 +14,7 @@ from runnel.batch.records import Record
 from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.cluster import TopicView
+from runnel.client.deliveries import Deliveries
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http import cloud_events
 from runnel.gateway.http.counting import Element, check_count
@@ -32,19 +33,23 @@ from runnel.gateway.http.models import (
     PublishOutcome,
     PublishOutcomes,
     PublishQuery,
-    PublishRecord,
     UploadSummary,
 )
 from runnel.gateway.http.operations import JSON, NDJSON
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import UNKNOWN_OUTCOME, Problem, problem_of
-from runnel.gateway.http.records import TRACE_HEADER, OutgoingRecord, to_record
+from runnel.gateway.http.records import TRACE_HEADER, GivenRecord, OutgoingRecord, to_record
 from runnel.gateway.http.requests import Call, decode, unsupported
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
 
-ONE_OR_MANY: Any = PublishRecord | list[PublishRecord]
+ONE_OR_MANY: Any = GivenRecord | list[GivenRecord]
+TURN = 250
+"""Records that are converted or sent before other requests have their turn."""
+HEADERS_BYTES = 1_000
+"""Headers that take as long as a record."""
+
 Sent = asyncio.Future[Delivery]
 
 
@@ -66,7 +71,7 @@ async def publish(call: Call) -> Response:
         given = decode(body, ONE_OR_MANY)
         is_batch = isinstance(given, list)
         all_given = given if isinstance(given, list) else [given]
-        records = [to_record(each, trace) for each in all_given]
+        records = await _converted(all_given, trace)
     else:
         raise unsupported(call.operation, kind)
     if not is_batch:
@@ -150,6 +155,26 @@ async def publish_all(
     principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
 ) -> list[PublishOutcome]:
     """Write records; the outcome of each."""
+    sent: list[Deliveries] = []
+    for begin in range(0, len(records), TURN):
+        if begin:
+            await asyncio.sleep(0)
+        sent.append(await _send_together(principal, view, records[begin : begin + TURN]))
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + OUTCOME_S
+    outcomes: list[PublishOutcome] = []
+    for part in sent:
+        if outcomes:
+            await asyncio.sleep(0)
+        await part.wait(until_s - loop.time())
+        outcomes += [_outcome(view, each) for each in part.outcomes]
+    return outcomes
+
+
+async def _send_together(
+    principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
+) -> Deliveries:
+    """Queue records, as many as are sent in one turn."""
     now_ms = time.time_ns() // 1_000_000
     given = [
         (
@@ -166,11 +191,25 @@ async def publish_all(
     ]
     buffered_max = int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE)
     try:
-        deliveries = await principal.producer.send_all(view.name, given, buffered_max=buffered_max)
+        return await principal.producer.send_all(view.name, given, buffered_max=buffered_max)
     except ClientError as error:
-        return [_failed(error) for _ in records]
-    await deliveries.wait(OUTCOME_S)
-    return [_outcome(view, each) for each in deliveries.outcomes]
+        refused = Deliveries(len(records))
+        for index in range(len(records)):
+            refused.set(index, error)
+        return refused
+
+
+async def _converted(given: Sequence[GivenRecord], trace: str | None) -> list[OutgoingRecord]:
+    """The records of a request, between which other requests have their turns."""
+    found: list[OutgoingRecord] = []
+    done = 0
+    for each in given:
+        found.append(to_record(each, trace))
+        done += 1 + each.headers_bytes // HEADERS_BYTES
+        if done >= TURN:
+            done = 0
+            await asyncio.sleep(0)
+    return found
 
 
 def _outcome(view: TopicView, found: Delivery | Exception | None) -> PublishOutcome:
@@ -229,7 +268,7 @@ class Upload:
         try:
             if line is None:
                 raise Problem(413, f"the line is longer than {LINE_BYTES_MAX} bytes")
-            record = to_record(decode(line, PublishRecord), self.trace)
+            record = to_record(decode(line, GivenRecord), self.trace)
             return await send(self.principal, self.view.name, record, waits=True)
         except Problem as problem:
             return problem

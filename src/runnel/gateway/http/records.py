@@ -2,22 +2,26 @@
 
 import base64
 import re
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
-from runnel.gateway.http.limits import BATCH_RECORDS_MAX, RECORD_HEADERS_MAX
+from runnel.gateway.http.limits import BATCH_RECORDS_MAX, HEADERS_BYTES_MAX, RECORD_HEADERS_MAX
 from runnel.gateway.http.message_ids import message_ids
-from runnel.gateway.http.models import Format, Header, Message, PublishRecord
+from runnel.gateway.http.models import Base64, Format, Header, Message, Partition, Timestamp
 from runnel.gateway.http.problems import Problem
 
+T = TypeVar("T")
 TRACE_HEADER = "traceparent"
 _BRACKETS = (b"{", b"[")
 _read_text = msgspec.json.Decoder(str).decode
+_read_headers = msgspec.json.Decoder(dict[str, str | None]).decode
+_read_pairs = msgspec.json.Decoder(list[Header]).decode
 _write_text = msgspec.json.Encoder().encode
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """The W3C form; any other is ignored: it would be copied to every record of a request."""
@@ -32,6 +36,25 @@ class OutgoingRecord:
     headers: list[tuple[str, bytes | None]]
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+class GivenRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "headersList"}):
+    """A PublishRecord whose headers are not decoded yet: each becomes an object."""
+
+    key: Raw | UnsetType = UNSET
+    value: Raw | UnsetType = UNSET
+    headers: Raw | UnsetType = UNSET
+    headers_list: Raw | UnsetType = UNSET
+    key_base64: Base64 | UnsetType = UNSET
+    value_base64: Base64 | UnsetType = UNSET
+    partition: Partition | None = None
+    timestamp: Timestamp | None = None
+
+    @property
+    def headers_bytes(self) -> int:
+        """The bytes of the headers as JSON."""
+        given = (self.headers, self.headers_list)
+        return sum(0 if isinstance(each, UnsetType) else len(each) for each in given)
 
 
 def check_batch(records: Sized) -> None:
@@ -54,7 +77,7 @@ def from_base64(text: str, *, code: int | None = None) -> bytes:
         raise Problem(422, "binary data is not base64", code=code) from None
 
 
-def to_record(given: PublishRecord, traceparent: str | None = None) -> OutgoingRecord:
+def to_record(given: GivenRecord, traceparent: str | None = None) -> OutgoingRecord:
     """The bytes of a record; 422 if it says something twice, or has no value."""
     if given.value is UNSET and given.value_base64 is UNSET:
         raise Problem(422, "the record has neither value nor value_base64; a tombstone has the value null")
@@ -96,10 +119,15 @@ def text_of(plain: Raw) -> bytes | None:
     return None if raw == b"null" else raw
 
 
-def _headers(given: PublishRecord) -> list[tuple[str, bytes | None]]:
-    plain = {} if isinstance(given.headers, UnsetType) else given.headers
+def _headers(given: GivenRecord) -> list[tuple[str, bytes | None]]:
+    plain: dict[str, str | None] = {}
+    pairs: list[Header] = []
+    if not isinstance(given.headers, UnsetType):
+        plain = _decoded("headers", given.headers, _read_headers)
+    if not isinstance(given.headers_list, UnsetType):
+        pairs = _decoded("headersList", given.headers_list, _read_pairs)
     found = [(name, None if value is None else value.encode()) for name, value in plain.items()]
-    for header in () if isinstance(given.headers_list, UnsetType) else given.headers_list:
+    for header in pairs:
         if not isinstance(header.value_base64, UnsetType):
             if not isinstance(header.value, UnsetType):
                 raise Problem(422, f"the header {header.name!r} has both value and value_base64")
@@ -108,6 +136,17 @@ def _headers(given: PublishRecord) -> list[tuple[str, bytes | None]]:
             text = None if isinstance(header.value, UnsetType) else header.value
             found.append((header.name, None if text is None else text.encode()))
     return found
+
+
+def _decoded(name: str, given: Raw, read: Callable[[Raw], T]) -> T:
+    if len(given) > HEADERS_BYTES_MAX:
+        raise Problem(413, f"{name} of the record has more than {HEADERS_BYTES_MAX} bytes")
+    try:
+        return read(given)
+    except msgspec.ValidationError as error:
+        raise Problem(422, f"{name} of the record is not valid: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +216,9 @@ def text_or_none(data: bytes) -> str | None:
 def as_json(value: bytes) -> Raw | None:
     """The value in one line, as it is written; None if it is not JSON."""
     try:
-        msgspec.json.decode(value)
+        # Of a raw value the syntax is checked, and no objects are made; the encoding is not checked.
+        value.decode()
+        msgspec.json.decode(value, type=Raw)
         if b"\n" in value or b"\r" in value:
             value = msgspec.json.format(value, indent=-1)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from runnel.client.cluster import Cluster, TopicView
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http.bodies import Body
-from runnel.gateway.http.limits import BODY_BYTES_MAX, MISSING_TOPIC_S
+from runnel.gateway.http.limits import BODY_BYTES_MAX, MISSING_TOPIC_S, SMALL_BODY_BYTES_MAX
 from runnel.gateway.http.operations import JSON, Operation
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem, problem_of
@@ -79,10 +79,10 @@ class Call:
         return self.given.lines()
 
     async def json(self, kind: type[T]) -> T:
-        """The body of an operation that accepts JSON only."""
+        """The body of an operation that accepts JSON only, and no records."""
         if self.media_type not in self.operation.body:
             raise unsupported(self.operation, self.media_type)
-        return decode(await self.body(), kind)
+        return decode(await self.body(SMALL_BODY_BYTES_MAX), kind)
 
     def answer(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """A response with JSON."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.responses import Response
 
@@ -15,6 +15,44 @@ if TYPE_CHECKING:
 
 ABORT = "runnel.abort"
 """The extension of a scope with a function that closes its connection, whatever is not sent yet."""
+
+
+class Connection(Protocol):
+    """What may have something that is not sent."""
+
+    @property
+    def unsent_bytes(self) -> int: ...
+
+    def drop(self) -> None: ...
+
+
+class Unsent:
+    """What all connections have not sent: a slow client of a large response keeps it in memory."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._known: dict[Connection, int] = {}
+        self._sum_bytes = 0
+
+    def note(self, connection: Connection) -> None:
+        """A connection has this much now; if that is too much together, the largest ones are dropped."""
+        size_bytes = connection.unsent_bytes
+        self._sum_bytes += size_bytes - self._known.pop(connection, 0)
+        if size_bytes:
+            self._known[connection] = size_bytes
+        if self._sum_bytes <= self._bytes_max:
+            return
+        # Most have sent some of it since.
+        self._known = {each: each.unsent_bytes for each in self._known}
+        self._sum_bytes = sum(self._known.values())
+        while self._sum_bytes > self._bytes_max:
+            largest = max(self._known, key=self._known.__getitem__)
+            self._sum_bytes -= self._known.pop(largest)
+            largest.drop()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._sum_bytes -= self._known.pop(connection, 0)
 
 
 class Stuck(Exception):

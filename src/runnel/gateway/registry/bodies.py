@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 
 from runnel.gateway.http.problems import Problem
-from runnel.gateway.registry.limits import BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_S
+from runnel.gateway.registry.limits import BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_S, MEMBERS_BYTES_MAX
 from runnel.registry.errors import RegistryError
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -58,7 +59,21 @@ class Bodies:
 
 
 def _parsed(data: bytearray) -> Any:
+    if len(data) > MEMBERS_BYTES_MAX:
+        _check_members(data)
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
+
+
+def _check_members(data: bytearray) -> None:
+    """Of a large body, the text of the schema is what is large; the others are skipped, not decoded."""
+    try:
+        members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refused(400, "the body is not a JSON object") from None
+    schema = bytes(members.get("schema", b""))
+    text_bytes = len(schema) if schema.startswith(b'"') else 0
+    if len(data) - text_bytes > MEMBERS_BYTES_MAX:
+        raise Refused(413, f"the body has more than {MEMBERS_BYTES_MAX} bytes beside the text of the schema")

@@ -1,9 +1,9 @@
 """Messages that a schema of the registry was used for, decoded."""
 
-import json
 from dataclasses import dataclass
 
 from runnel.client.errors import ClientError
+from runnel.gateway.json_text import indented
 from runnel.gateway.registry.store import Store
 from runnel.registry import lookup
 from runnel.registry.checks import Verdicts
@@ -38,7 +38,7 @@ async def decoded_by_registry(store: Store, value: bytes | None) -> Decoded | No
     def find(state: RegistryState, verdicts: Verdicts) -> Decoded:
         version = lookup.by_id(state, schema_id)
         found = codec_of(version.content.type, state.parsed(version)).shown(data)
-        return Decoded(version, json.dumps(found, indent=2, ensure_ascii=False))
+        return Decoded(version, indented(found))
 
     try:
         return await store.read(find)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from runnel.gateway.registry.limits import PAGE_BYTES_MAX
 from runnel.registry import errors, lookup
 from runnel.registry.checks import Verdicts
 from runnel.registry.configuration import config, delete_config, delete_mode, mode, set_config, set_mode
@@ -110,6 +111,9 @@ def _schemas(state: RegistryState, verdicts: Verdicts, call: Call) -> list[dict[
         offset=call.number("offset", 0),
         limit=call.number("limit", -1),
     )
+    if sum(len(version.content.text) for version in found) > PAGE_BYTES_MAX:
+        detail = f"these {len(found)} schemas have more than {PAGE_BYTES_MAX} bytes: ask for fewer, by limit"
+        raise errors.RegistryError(413, detail)
     return [lookup.described(state, version) for version in found]
 
 

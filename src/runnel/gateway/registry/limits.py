@@ -3,8 +3,14 @@
 BODY_BYTES_MAX = 4 * 1024 * 1024
 """A schema of the largest size, escaped, with metadata and rules."""
 
+MEMBERS_BYTES_MAX = 1024 * 1024
+"""All of a body but the text of the schema: it becomes objects, in fifty milliseconds a megabyte."""
+
 BODIES_BYTES_MAX = 64 * 1024 * 1024
 """All bodies that are received or in use; decoded, they take several times as much."""
+
+PAGE_BYTES_MAX = 64 * 1024 * 1024
+"""The texts of the schemas of one response: a thousand of the largest would have a gigabyte."""
 
 REPLAY_RECORDS = 50
 """Records that are replayed before other requests have their turn; one takes a tenth of a millisecond, a
@@ -28,6 +34,9 @@ STATE_AGE_MAX_S = 3600.0
 Compaction removes tombstones after delete.retention.ms: a replay that continues later than that misses them,
 and keeps what they delete. The default is a day. An hour leaves room for shorter settings, and reading all
 records of a large registry takes seconds."""
+
+PERMITTED_S = 2.0
+"""For how long the right to read the topic is taken for granted: describing it needs less."""
 
 CHECKS_S = 20.0
 """For all checks of compatibility of a request, each of which takes about a second at most."""

@@ -7,7 +7,7 @@ decoded.
 import json
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from runnel import __version__
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, BrokerError, ClientError
-from runnel.gateway.http.principals import Principals
+from runnel.gateway.http.principals import Principal, Principals
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.registry.bodies import MEDIA_TYPE, Bodies, Refused
 from runnel.gateway.registry.handlers import OPERATIONS, Call, Operation
@@ -48,6 +48,13 @@ CODES = {401: 40101, 503: 50002}
 log = logging.getLogger("runnel.registry")
 
 
+class Owner(Protocol):
+    """Who reads the registry: a principal, or the session of a person."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+
 class RegistryApp:
     """The registry as an ASGI application."""
 
@@ -58,17 +65,18 @@ class RegistryApp:
         self._bodies = Bodies()
         self.metrics = RegistryMetrics()
         self._workers = Workers(self.metrics)
-        self._stores: WeakKeyDictionary[Cluster, Store] = WeakKeyDictionary()
+        # By owners: a store has its cluster, and by that would keep itself, and credentials, for ever.
+        self._stores: WeakKeyDictionary[Owner, Store] = WeakKeyDictionary()
 
     def serves(self, path: str) -> bool:
         """Is a path one of the registry's?"""
         return path.removeprefix("/").partition("/")[0] in ROOTS
 
-    def store_of(self, cluster: Cluster) -> Store:
-        """The registry as the principal of a client reads it."""
-        store = self._stores.get(cluster)
+    def store_of(self, owner: Owner) -> Store:
+        """The registry as a principal or a person reads it, for as long as these are kept."""
+        store = self._stores.get(owner)
         if store is None:
-            store = self._stores[cluster] = Store(cluster, self._workers)
+            store = self._stores[owner] = Store(owner.cluster, self._workers)
         return store
 
     def close(self) -> None:
@@ -118,24 +126,24 @@ class RegistryApp:
             context, parts = context_named(parts[1]), parts[2:]
         async with self._principals.use(request.headers.get("authorization")) as principal:
             try:
-                return await self._respond_to(principal.cluster, request, context, parts)
+                return await self._respond_to(principal, request, context, parts)
             except ClientError as error:
                 self._principals.failed(principal, error)
                 raise
 
     async def _respond_to(
-        self, cluster: Cluster, request: Request, context: str, parts: list[str]
+        self, principal: Principal, request: Request, context: str, parts: list[str]
     ) -> Response:
         if parts[0] == "v1" and not context:
             request.state.route = METADATA
-            return await _metadata(request.method, parts, cluster)
+            return await _metadata(request.method, parts, principal.cluster)
         operation, names = matched(request.method, parts)
         request.state.route = Route(operation.method, operation.path)
         if operation.write is not None and self._options.read_only:
             raise Refused(403, "this gateway is read-only")
         async with self._bodies.of(request) as body:
             call = _call(request, names, context, body)
-            return await _carry_out(operation, call, self.store_of(cluster))
+            return await _carry_out(operation, call, self.store_of(principal))
 
 
 async def _carry_out(operation: Operation, call: Call, store: Store) -> Response:

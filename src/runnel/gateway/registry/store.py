@@ -4,7 +4,9 @@ All gateways use one transactional id, which is their lock: initializing it fenc
 
     initialize → replay to the end → decide → produce, commit → replay → respond
 
-A commit proves that no other gateway has written since the decision. A fenced one begins again.
+A commit proves that no other gateway has written since the decision. A fenced one begins again. The offset
+of the first record proves that the decision was made with all records before it: metadata or a leader that
+is behind may have shown fewer of them.
 
 A commit may also fail after the coordinator has carried it out: the response is lost, and the next gateway
 fences this one before it asks again. So an attempt that follows a commit looks for its records first.
@@ -26,13 +28,14 @@ from runnel.client.fetching import fetch_once
 from runnel.client.offsets import READ_COMMITTED, end_offsets
 from runnel.client.reader import Reader
 from runnel.client.transactional import TransactionalProducer, is_fenced
-from runnel.gateway.own_topics import create_if_missing
+from runnel.gateway.own_topics import COMPACT, POLICY, cleanup_policy, create_if_missing
 from runnel.gateway.registry.limits import (
     ATTEMPT_PAUSE_MAX_S,
     ATTEMPT_PAUSE_S,
     CHECK_WORKERS,
     CHECKS_S,
     FRESH_S,
+    PERMITTED_S,
     REPLAY_RECORDS,
     STATE_AGE_MAX_S,
     TRANSACTION_TIMEOUT_MS,
@@ -55,7 +58,7 @@ log = logging.getLogger("runnel.registry")
 
 PARTITION = TopicPartition(TOPIC, 0)
 TRANSACTIONAL_ID = "runnel-schema-registry"
-SETTINGS: Mapping[str, str] = {"cleanup.policy": "compact"}
+SETTINGS: Mapping[str, str] = {POLICY: COMPACT}
 
 
 class Workers:
@@ -70,6 +73,8 @@ class Workers:
         """Writers of one gateway wait for each other instead of fencing each other."""
         self.written_s = float("-inf")
         """When this gateway last wrote: all its clients read that."""
+        self.lasting_topic = b""
+        """The id of the topic that was found to keep its records."""
         self.has_skipped = False
         """Did a record fail to replay? Only the first one is logged: all stores skip the same ones."""
 
@@ -97,6 +102,10 @@ class Workers:
         """End the threads."""
         for threads in (self._deciding, self._checking):
             threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Overtaken(Exception):
+    """The topic has records that a decision was made without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,8 @@ class Store:
         self._refreshed_s = float("-inf")
         self._refreshed_at_s = 0.0
         """When that was, by the wall clock, which does not stop while a machine sleeps."""
+        self._permitted_s = float("-inf")
+        """When a broker has last permitted to read the topic."""
         self._state_lock = asyncio.Lock()
         """Held while the state changes, and while a request is decided against it."""
 
@@ -178,6 +189,9 @@ class Store:
             except Unchecked as unchecked:
                 # A version was added meanwhile. Others write while it is compared with.
                 await self._workers.check(unchecked)
+            except Overtaken:
+                # The transaction is aborted, and the next attempt reads what it was decided without.
+                change.sent = None
             except ClientError as error:
                 is_in_doubt = change.sent is not None and error.retriable
                 if not is_in_doubt and not is_fenced(error):
@@ -187,6 +201,7 @@ class Store:
 
     async def _attempt(self, change: Change[T]) -> T:
         await create_if_missing(self._cluster, TOPIC, SETTINGS)
+        await self._check_lasts()
         producer = TransactionalProducer(
             self._cluster, TRANSACTIONAL_ID, timeout_ms=TRANSACTION_TIMEOUT_MS, delivery_timeout_s=WRITE_S
         )
@@ -196,16 +211,33 @@ class Store:
                 sent = change.sent
                 if sent is None or not await self._is_committed(sent):
                     change.sent = None
-                    decision = await self._decide(change.decide)
+                    decision, position = await self._decide(change.decide)
                     if not decision.records:
                         return decision.response
-                    sent = change.sent = await self._send(producer, decision)
+                    sent = await self._send(producer, decision)
+                    if min(sent.offsets) != position:
+                        raise Overtaken
+                    change.sent = sent
         finally:
             with suppress(ClientError):
                 await producer.close()
         await self._replay_past(sent)
         self._workers.written_s = asyncio.get_running_loop().time()
         return sent.response
+
+    async def _check_lasts(self) -> None:
+        """Raise RegistryError if the topic drops records, as one that a broker has created by itself."""
+        topic_id = (await self._cluster.topic(TOPIC)).topic_id
+        if topic_id == self._workers.lasting_topic:
+            return
+        policy = await cleanup_policy(self._cluster, TOPIC)
+        if policy is None:
+            # Most principals need not know.
+            return
+        if policy != COMPACT:
+            reason = f"the topic {TOPIC} has {POLICY}={policy}: set it to {COMPACT}, or schemas will be lost"
+            raise RegistryError(50001, reason)
+        self._workers.lasting_topic = topic_id
 
     async def _send(self, producer: TransactionalProducer, decision: Decision[T]) -> Sent[T]:
         records = decision.records
@@ -247,13 +279,17 @@ class Store:
     async def _decide_with_checks(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
         while True:
             try:
-                return await self._decide(decide)
+                return (await self._decide(decide))[0]
             except Unchecked as unchecked:
                 await self._workers.check(unchecked)
 
-    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> T:
-        """Raises Unchecked."""
-        return await self._workers.run(self._state_lock, lambda: decide(self._state, self._workers.verdicts))
+    async def _decide(self, decide: Callable[[RegistryState, Verdicts], T]) -> tuple[T, int]:
+        """What is decided, and the offset up to which the records are known. Raises Unchecked."""
+
+        def call() -> tuple[T, int]:
+            return decide(self._state, self._workers.verdicts), self._position
+
+        return await self._workers.run(self._state_lock, call)
 
     # Replay.
 
@@ -275,10 +311,22 @@ class Store:
             self._topic_id = topic_id
             if end_offset > self._position:
                 await self._replay(end_offset)
+                self._permitted_s = now_s
+            elif topic_id is not None and now_s - self._permitted_s >= PERMITTED_S:
+                await self._check_permission()
+                self._permitted_s = now_s
             self._refreshed_s, self._refreshed_at_s = now_s, now_at_s
             self._workers.metrics.subjects = len(self._state.subjects)
             self._workers.metrics.schemas = sum(len(one.by_id) for one in self._state.contexts.values())
         return True
+
+    async def _check_permission(self) -> None:
+        """Raise an error if the topic may not be read any more: nothing has to be read of it now."""
+        try:
+            await fetch_once(self._cluster, {PARTITION: self._position}, isolation=READ_COMMITTED)
+        except BrokerError as error:
+            if error.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
 
     async def _current_topic_id(self) -> bytes | None:
         """The id of the topic; None if it does not exist."""
@@ -301,7 +349,11 @@ class Store:
         return ends[PARTITION]
 
     async def _replay(self, end_offset: int) -> None:
-        async with Reader(self._cluster, isolation=READ_COMMITTED, out_of_range="earliest") as reader:
+        # A leader that lags behind may still have the topic before this one.
+        ids = {} if self._topic_id is None else {TOPIC: self._topic_id}
+        async with Reader(
+            self._cluster, isolation=READ_COMMITTED, out_of_range="earliest", topic_ids=ids
+        ) as reader:
             await reader.assign({PARTITION: self._position})
             replayed = 0
             async for message in reader.messages(until={PARTITION: end_offset}):

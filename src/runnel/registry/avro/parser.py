@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runnel.registry.avro.defaults import DefaultCheck
-from runnel.registry.avro.limits import DEPTH_MAX, NODES_MAX, TEXT_CHARACTERS_MAX
+from runnel.registry.avro.limits import DEPTH_MAX, NAME_CHARACTERS_MAX, NODES_MAX, TEXT_CHARACTERS_MAX
 from runnel.registry.avro.model import (
     MISSING,
     PRIMITIVES,
@@ -48,6 +48,7 @@ class Parser:
         self.names: dict[str, NamedSchema] = {}
         self._is_strict = is_strict
         self._nodes = 0
+        self._defaults = DefaultCheck()
 
     def parse(self, text: str) -> Schema:
         """The schema of a text. Raises InvalidSchema."""
@@ -64,9 +65,7 @@ class Parser:
         return self._schema(value, "", "")
 
     def _schema(self, value: Any, namespace: str, path: str) -> Schema:
-        self._nodes += 1
-        if self._nodes > NODES_MAX:
-            raise InvalidSchema(f"the schema has more than {NODES_MAX} types and fields")
+        self._count(1)
         match value:
             case str():
                 return self._named_or_primitive(value, namespace, path)
@@ -75,6 +74,11 @@ class Parser:
             case dict():
                 return self._object(value, namespace, path)
         raise InvalidSchema(f"{_where(path)}: a type is a name, an object or an array, not {_shown(value)}")
+
+    def _count(self, more: int) -> None:
+        self._nodes += more
+        if self._nodes > NODES_MAX:
+            raise InvalidSchema(f"the schema has more than {NODES_MAX} types and fields")
 
     def _named_or_primitive(self, name: str, namespace: str, path: str) -> Schema:
         if name in PRIMITIVES:
@@ -168,7 +172,7 @@ class Parser:
         if (
             default is not MISSING
             and self._is_strict
-            and (problem := DefaultCheck().problem(schema, default))
+            and (problem := self._defaults.problem(schema, default))
         ):
             raise InvalidSchema(f"{_where(path)}: the default of field {_shown(name)} {problem}")
         return Field(
@@ -176,7 +180,7 @@ class Parser:
             schema,
             default,
             order.lower(),
-            _texts(value.get("aliases", []), "aliases", path),
+            self._aliases(value, path),
             _doc(value),
             {key: given for key, given in value.items() if key not in _ATTRIBUTES["field"]},
         )
@@ -215,6 +219,8 @@ class Parser:
             raise InvalidSchema(f"{_where(path)}: the namespace {_shown(own)} is not a text")
         qualifier, dot, last = name.rpartition(".")
         space = qualifier if dot else (namespace if own is None else own)
+        if len(space) + len(last) > NAME_CHARACTERS_MAX:
+            raise InvalidSchema(f"{_where(path)}: a name has at most {NAME_CHARACTERS_MAX} characters")
         for part in (*(space.split(".") if space else ()), last):
             self._check_name(part, path)
         return last, space
@@ -224,11 +230,16 @@ class Parser:
         full_name = named.full_name
         if full_name in self.names or (not named.namespace and named.name in PRIMITIVES):
             raise InvalidSchema(f"{_where(path)}: the type {_shown(full_name)} is defined already")
-        aliases = _texts(value.get("aliases", []), "aliases", path)
+        aliases = self._aliases(value, path)
         space = named.namespace
         named.aliases = [alias if "." in alias or not space else f"{space}.{alias}" for alias in aliases]
         named.doc = _doc(value)
         self.names[full_name] = named
+
+    def _aliases(self, value: Mapping[str, Any], path: str) -> list[str]:
+        aliases = _texts(value.get("aliases", []), "aliases", path)
+        self._count(len(aliases))
+        return aliases
 
     def _check_name(self, name: str, path: str) -> None:
         if self._is_strict and not _NAME.match(name):

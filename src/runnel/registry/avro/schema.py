@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from runnel.registry.avro.compatibility import incompatibilities
+from runnel.registry.avro.limits import TEXTS_CHARACTERS_MAX
 from runnel.registry.avro.model import Schema
 from runnel.registry.avro.parser import Parser
 from runnel.registry.avro.printer import normalized, printed
@@ -55,6 +56,8 @@ class AvroFormat:
     def parse(self, text: str, references: Sequence[ReferencedSchema] = ()) -> AvroSchema:
         """Parse a text; types of the references may be used by their names. Raises InvalidSchema."""
         parser = Parser(is_strict=self._is_strict)
+        if sum(len(reference.text) for reference in references) > TEXTS_CHARACTERS_MAX:
+            raise InvalidSchema(f"the references have more than {TEXTS_CHARACTERS_MAX} characters")
         for reference in references:
             parser.parse(reference.text)
         known = frozenset(parser.names)

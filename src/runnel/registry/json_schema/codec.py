@@ -26,7 +26,9 @@ class JsonCodec:
         return text.encode()
 
     def decode(self, data: bytes) -> Decoded:
-        return Decoded(self.shown(data))
+        value = self.shown(data)
+        json_data.check_exact(data)
+        return Decoded(value)
 
     def shown(self, data: bytes) -> Any:
         try:

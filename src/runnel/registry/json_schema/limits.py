@@ -23,6 +23,9 @@ SUBSCHEMAS_MAX = 20_000
 """Subschemas of a schema and all it refers to, about a kilobyte of memory each. The largest schemas in use,
 such as those of FHIR, have some ten thousand."""
 
+LITERALS_MAX = 20_000
+"""Values in defaults that are compared, each of which takes as much memory as a subschema."""
+
 STEPS_MAX = 200_000
 """Steps of one comparison, of a few microseconds each: a second or two. Two schemas of the largest size
 that differ little take fewer; combined schemas with hundreds of branches that all differ take more, and are

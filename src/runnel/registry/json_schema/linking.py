@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from runnel.registry.json_schema.documents import invalid
-from runnel.registry.json_schema.literals import literal
+from runnel.registry.json_schema.literals import Literals
 from runnel.registry.json_schema.schema import Schema
 
 _REFERENCES_FOLLOWED = 16
@@ -12,8 +12,9 @@ _REFERENCES_FOLLOWED = 16
 def link(root: Schema, schemas: list[Schema]) -> Schema:
     """Link all schemas; the root, resolved. Raises InvalidSchema."""
     resolved = _resolved(schemas)
+    literals = Literals()
     for schema in schemas:
-        schema.defaults = dict(_defaults(schema))
+        schema.defaults = dict(_defaults(schema, literals))
     for schema in schemas:
         schema.rewire(lambda child: resolved.get(child, child))
     _refuse_loops(schemas)
@@ -38,7 +39,7 @@ def _resolved(schemas: list[Schema]) -> dict[Schema, Schema]:
     return found
 
 
-def _defaults(schema: Schema) -> Iterator[tuple[str, Schema]]:
+def _defaults(schema: Schema, literals: Literals) -> Iterator[tuple[str, Schema]]:
     """The default of a property is its own, or that of what it refers to."""
     for name, child in schema.properties.items():
         holder: Schema | None = child
@@ -46,7 +47,7 @@ def _defaults(schema: Schema) -> Iterator[tuple[str, Schema]]:
             if holder is None:
                 break
             if holder.annotations and "DEFAULT" in holder.annotations and isinstance(holder.raw, dict):
-                default = literal(holder.raw["default"])
+                default = literals.of(holder.raw["default"])
                 if default is not None:
                     yield name, default
                 break

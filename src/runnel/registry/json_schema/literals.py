@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
+from runnel.registry.json_schema import limits
 from runnel.registry.json_schema.json_text import Json, Number, canonical
 from runnel.registry.json_schema.keywords import type_of
 from runnel.registry.json_schema.patterns import matches
@@ -12,29 +13,44 @@ _ELEMENTS_MAX = 100
 _DEPTH_MAX = 5
 
 
-def literal(value: Json, depth: int = 0) -> Schema | None:
-    """A schema of one value; None if the value is large."""
-    schema = Schema(draft=Draft.DRAFT_2020_12, location=("",), raw=value, kind="base")
-    schema.parts = (schema,)
-    schema.types = frozenset({type_of(value)})
-    if isinstance(value, Mapping | list) and (len(value) > _ELEMENTS_MAX or depth == _DEPTH_MAX):
-        return None
-    if isinstance(value, Mapping):
-        children = {name: literal(child, depth + 1) for name, child in value.items()}
-        schema.properties = {name: child for name, child in children.items() if child is not None}
-        schema.required = frozenset(value)
-        schema.additional_properties = NOTHING
-        schema.bounds = {"minProperties": len(value), "maxProperties": len(value)}
-        return schema if len(schema.properties) == len(value) else None
-    if isinstance(value, list):
-        items = [literal(child, depth + 1) for child in value]
-        schema.prefix_items = [item for item in items if item is not None]
-        schema.items = NOTHING
-        schema.bounds = {"minItems": len(value), "maxItems": len(value)}
-        return schema if len(schema.prefix_items) == len(value) else None
-    schema.values = frozenset({canonical(value)})
-    schema.values_types = schema.types
-    return schema
+class Literals:
+    """Values as schemas: each is made once, and not very many of them."""
+
+    def __init__(self) -> None:
+        self._left = limits.LITERALS_MAX
+        self._known: dict[int, Schema | None] = {}
+
+    def of(self, value: Json) -> Schema | None:
+        """A schema of one value, which must outlive this; None if it is large, or there are too many."""
+        key = id(value)
+        if key not in self._known:
+            self._known[key] = self._made(value, 0)
+        return self._known[key]
+
+    def _made(self, value: Json, depth: int) -> Schema | None:
+        self._left -= 1
+        is_large = isinstance(value, Mapping | list) and (len(value) > _ELEMENTS_MAX or depth == _DEPTH_MAX)
+        if self._left < 0 or is_large:
+            return None
+        schema = Schema(draft=Draft.DRAFT_2020_12, location=("",), raw=value, kind="base")
+        schema.parts = (schema,)
+        schema.types = frozenset({type_of(value)})
+        if isinstance(value, Mapping):
+            children = {name: self._made(child, depth + 1) for name, child in value.items()}
+            schema.properties = {name: child for name, child in children.items() if child is not None}
+            schema.required = frozenset(value)
+            schema.additional_properties = NOTHING
+            schema.bounds = {"minProperties": len(value), "maxProperties": len(value)}
+            return schema if len(schema.properties) == len(value) else None
+        if isinstance(value, list):
+            items = [self._made(child, depth + 1) for child in value]
+            schema.prefix_items = [item for item in items if item is not None]
+            schema.items = NOTHING
+            schema.bounds = {"minItems": len(value), "maxItems": len(value)}
+            return schema if len(schema.prefix_items) == len(value) else None
+        schema.values = frozenset({canonical(value)})
+        schema.values_types = schema.types
+        return schema
 
 
 def accepts_scalar(schema: Schema, value: Json) -> bool:

@@ -101,7 +101,10 @@ class _Parser:
         uri, fragment = urldefrag(keywords.uri(_id_keyword(resource.draft)) or "")
         if uri and schema.raw is not resource.root:
             draft = draft_of(schema.raw, resource.draft)
-            resource = Resource(urljoin(resource.uri, uri), schema.raw, schema.location, draft)
+            joined = urljoin(resource.uri, uri)
+            # Each level may add to it, and thousands of subschemas below have it in theirs.
+            check_uri(joined, "An id, joined with those that it is relative to,")
+            resource = Resource(joined, schema.raw, schema.location, draft)
             schema.draft = draft
             self._documents.add(resource)
         anchors: list[str | None] = [fragment] if fragment and resource.draft <= Draft.DRAFT_07 else []

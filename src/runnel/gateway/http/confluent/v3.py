@@ -1,5 +1,6 @@
 """Version 3: clusters, topics, configs, partitions, records, and the lag of consumer groups."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -17,7 +18,7 @@ from runnel.client.errors import BrokerError, ClientError
 from runnel.client.groups import Groups, GroupView
 from runnel.client.offsets import end_offsets
 from runnel.gateway.http.confluent.v2 import INVALID_JSON, INVALID_PAYLOAD, path_partition
-from runnel.gateway.http.counting import InEntries, check_count
+from runnel.gateway.http.counting import Element, InEntries, check_count
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX, POLL_MESSAGES_MAX
 from runnel.gateway.http.models import Partition, PublishOutcome, TopicName
 from runnel.gateway.http.operations import JSON
@@ -34,6 +35,12 @@ from runnel.model.ids import TopicPartition
 Resource = dict[str, Any]
 _NOT_BLANK = re.compile(r"\S")
 NO_CLUSTER, NO_GROUP = 404, 40403
+TURN = 500
+"""Resources of a list that are encoded before other requests have their turn."""
+
+CONCATENATED_BYTES_MAX = 1024 * 1024
+"""Records that are neither one object, nor one in each line: Python's parser takes 50 ms for a megabyte."""
+
 _SOURCES = {
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
     ConfigSource.DYNAMIC_BROKER: "DYNAMIC_BROKER_CONFIG",
@@ -147,10 +154,17 @@ async def _cluster_id(call: Call) -> str:
     return known
 
 
-def _listed(call: Call, kind: str, data: Iterable[Resource]) -> Response:
-    """A list; all of it is on one page."""
+async def _listed(call: Call, kind: str, data: Iterable[Resource]) -> Response:
+    """A list; all of it is on one page, and is encoded in turns: there may be a hundred thousand topics."""
+    encoded = []
+    for number, resource in enumerate(data, 1):
+        encoded.append(msgspec.json.encode(resource))
+        if number % TURN == 0:
+            await asyncio.sleep(0)
     metadata = {"self": str(call.request.url), "next": None}
-    return call.answer({"kind": f"Kafka{kind}List", "metadata": metadata, "data": list(data)})
+    return call.answer(
+        {"kind": f"Kafka{kind}List", "metadata": metadata, "data": Raw(b"[" + b",".join(encoded) + b"]")}
+    )
 
 
 def _resource(call: Call, kind: str, path: str, **fields: Any) -> Resource:
@@ -170,7 +184,7 @@ async def _cluster(call: Call) -> Resource:
 
 async def clusters(call: Call) -> Response:
     """The cluster, as a list."""
-    return _listed(call, "Cluster", [await _cluster(call)])
+    return await _listed(call, "Cluster", [await _cluster(call)])
 
 
 async def cluster(call: Call) -> Response:
@@ -197,7 +211,7 @@ def _topic(call: Call, cluster_id: str, view: TopicView) -> Resource:
 async def topics(call: Call) -> Response:
     """All topics."""
     cluster_id = await _cluster_id(call)
-    return _listed(
+    return await _listed(
         call, "Topic", (_topic(call, cluster_id, view) for view in await call.principal.topics.get())
     )
 
@@ -249,7 +263,9 @@ async def configs(call: Call) -> Response:
     """The settings of a topic."""
     cluster_id, view = await _cluster_id(call), await call.topic_view()
     settings = await Admin(call.cluster).settings(ResourceType.TOPIC, view.name)
-    return _listed(call, "TopicConfig", (_config(call, cluster_id, view.name, each) for each in settings))
+    return await _listed(
+        call, "TopicConfig", (_config(call, cluster_id, view.name, each) for each in settings)
+    )
 
 
 async def _setting(call: Call, view: TopicView) -> Setting:
@@ -321,7 +337,9 @@ def _partition(call: Call, cluster_id: str, view: TopicView, partition: Partitio
 async def partitions(call: Call) -> Response:
     """The partitions of a topic."""
     cluster_id, view = await _cluster_id(call), await call.topic_view()
-    return _listed(call, "Partition", (_partition(call, cluster_id, view, each) for each in view.partitions))
+    return await _listed(
+        call, "Partition", (_partition(call, cluster_id, view, each) for each in view.partitions)
+    )
 
 
 async def partition(call: Call) -> Response:
@@ -340,8 +358,7 @@ async def records(call: Call) -> Response:
     check_may_change(view)
     if call.media_type != JSON:
         raise Problem(415, f"the content type is not {JSON}")
-    parsed = list(islice(_objects(await call.body()), BATCH_RECORDS_MAX + 1))
-    check_batch(parsed)
+    parsed = _parsed(await call.body())
     outcomes = await _write(call, view, parsed)
     if len(outcomes) == 1:
         report = _report(cluster_id, view, outcomes[0])
@@ -376,8 +393,36 @@ async def records_batch(call: Call) -> Response:
     return call.answer(ReportsV3(good, bad), 207)
 
 
-def _objects(body: bytes) -> Iterator[RecordV3]:
+def _parsed(body: bytes) -> list[RecordV3]:
     """Objects that are written one after the other, with or without blanks between them."""
+    try:
+        try:
+            return [msgspec.json.decode(body, type=RecordV3)]
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return _lines_of(body)
+    except msgspec.ValidationError as error:
+        raise Problem(422, f"the body is not valid: {error}") from None
+    except msgspec.DecodeError:
+        pass
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise Problem(422, f"the body is not JSON: {error}", code=INVALID_JSON) from None
+    if len(body) > CONCATENATED_BYTES_MAX:
+        detail = f"more than {CONCATENATED_BYTES_MAX} bytes of records are not one JSON object in each line"
+        raise Problem(422, detail, code=INVALID_JSON)
+    parsed = list(islice(_objects(body), BATCH_RECORDS_MAX + 1))
+    check_batch(parsed)
+    return parsed
+
+
+def _lines_of(body: bytes) -> list[RecordV3]:
+    check_count(body, Element, lambda data, kind: msgspec.json.Decoder(kind).decode_lines(data))
+    return msgspec.json.Decoder(RecordV3).decode_lines(body)
+
+
+def _objects(body: bytes) -> Iterator[RecordV3]:
+    """The same, by Python's parser, which makes objects of all that it passes."""
     try:
         text, decoder, position = body.decode(), json.JSONDecoder(), 0
         while (found := _NOT_BLANK.search(text, position)) is not None:
@@ -461,7 +506,7 @@ async def consumer_groups(call: Call) -> Response:
     cluster_id = await _cluster_id(call)
     found = (await Groups(call.cluster).list())[:POLL_MESSAGES_MAX]
     shown = (_group_resource(call, cluster_id, each.group_id, each.state) for each in found)
-    return _listed(call, "ConsumerGroup", shown)
+    return await _listed(call, "ConsumerGroup", shown)
 
 
 async def consumer_group(call: Call) -> Response:
@@ -518,7 +563,7 @@ async def _known_ends(call: Call, partitions: list[TopicPartition]) -> dict[Topi
 
 async def lags(call: Call) -> Response:
     """The lag of a group in each partition."""
-    return _listed(call, "ConsumerLag", await _lags(call))
+    return await _listed(call, "ConsumerLag", await _lags(call))
 
 
 async def lag_summary(call: Call) -> Response:

@@ -37,6 +37,7 @@ from runnel.gateway.http.limits import (
 from runnel.gateway.http.message_ids import RECREATED, Cursor
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.records import View
+from runnel.gateway.turns import STREAMS_BYTES_MAX, Turns, new_room
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
@@ -44,7 +45,6 @@ log = logging.getLogger("runnel.gateway")
 
 READER_BYTES = 1024 * 1024
 READER_PARTITION_BYTES = 256 * 1024
-TURN = 200
 ENTRY_BYTES = 300
 """An entry and its parts as objects, without their content."""
 
@@ -229,9 +229,10 @@ class Feed:
                 await reader.assign(ends)
                 self._ready.set()
                 while (chunk := await reader.next_chunk()) is not None:
-                    for count, message in enumerate(chunk.messages(), 1):
+                    turns = Turns()
+                    for message in chunk.messages(new_room()):
                         self._append(entry_of(message, self.key.shown, self.cursor))
-                        if count % TURN == 0:
+                        if turns.is_over(message):
                             self._wake()
                             await asyncio.sleep(0)
                     reader.consumed(chunk)
@@ -271,6 +272,8 @@ class Feeds:
         self._reaper: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self.room = new_room(STREAMS_BYTES_MAX)
+        """What all streams that catch up have for batches: each may be sent slowly."""
         self.streams = 0
         """Open streams."""
 

@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from runnel.client.chunk import NoRoom, Room
 from runnel.client.cluster import TopicView
 from runnel.client.fetching import Fetched, FetchSizes
 from runnel.gateway.http.limits import STREAM_IDLE_S, STREAM_PARTITIONS_MAX, STREAM_WRITE_BYTES
 from runnel.gateway.http.message_ids import Cursor
 from runnel.gateway.http.models import Gap, SubscribeQuery
-from runnel.gateway.http.polling import Subscription, fetch
+from runnel.gateway.http.polling import Subscription, fetch, into_range
 from runnel.gateway.http.problems import Problem
 from runnel.gateway.http.requests import find_topic
 from runnel.gateway.http.streams.feeds import Entry, Feed, Feeds, entry_of
+from runnel.gateway.turns import Turns
 from runnel.model.ids import TopicPartition
 
 CATCH_UP_SIZES = FetchSizes(1024 * 1024, 512 * 1024)
@@ -22,6 +24,9 @@ BEHIND_S = 5.0
 
 OTHER_TOPIC_S = 0.5
 """The pause before a stream reads again, if metadata have another topic by the same name."""
+
+ROOM_PAUSE_S = 0.2
+"""The pause before a stream reads again, if other streams of its principal hold the room for batches."""
 
 Part = list[Entry | Gap]
 """What is delivered next; nothing is a sign of life."""
@@ -46,7 +51,7 @@ async def follow(feeds: Feeds, found: Subscription) -> AsyncGenerator[Part]:
             # The feed may know more of them than the metadata that the subscription began with.
             await found.add(feed.partitions)
             yield []
-            async with aclosing(_in_feed(found, feed)) as parts:
+            async with aclosing(_in_feed(found, feed, feeds.room)) as parts:
                 async for part in parts:
                     yield part
             feed.check()
@@ -56,12 +61,12 @@ async def follow(feeds: Feeds, found: Subscription) -> AsyncGenerator[Part]:
         check_partitions(found.view, found.query)
 
 
-async def _in_feed(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
+async def _in_feed(found: Subscription, feed: Feed, room: Room) -> AsyncGenerator[Part]:
     async for part in _wait_for(feed, found):
         yield part
     while not feed.is_stopped:
         number, target = feed.end, dict(feed.cursor.positions)
-        async for part in _catch_up(found, feed, target):
+        async for part in _catch_up(found, feed, target, room):
             yield part
         while feed.has(number) and not feed.is_stopped:
             entries = feed.entries(number, STREAM_WRITE_BYTES)
@@ -77,7 +82,8 @@ async def _in_feed(found: Subscription, feed: Feed) -> AsyncGenerator[Part]:
 async def _wait_for(feed: Feed, found: Subscription) -> AsyncGenerator[Part]:
     """Until the feed is not behind a position: its messages would come twice, its cursors would go back.
 
-    Positions that it does not reach are moved back: the log was truncated.
+    Positions that it does not reach are moved back if the log ends before them: it was truncated. Otherwise
+    the feed is late.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + BEHIND_S
@@ -89,15 +95,21 @@ async def _wait_for(feed: Feed, found: Subscription) -> AsyncGenerator[Part]:
         if (left_s := deadline_s - loop.time()) > 0:
             await feed.changed(left_s)
             continue
-        gaps: Part = []
-        for each in behind:
-            end = feed.cursor.positions[each.partition]
-            gaps.append(Gap(each.partition, found.positions[each], end))
-            found.positions[each] = end
-        yield gaps
+        if await _is_same_topic(found):
+            await into_range(found, behind)
+        deadline_s = loop.time() + BEHIND_S
+        yield _taken_gaps(found)
 
 
-async def _catch_up(found: Subscription, feed: Feed, target: dict[int, int]) -> AsyncGenerator[Part]:
+def _taken_gaps(found: Subscription) -> Part:
+    gaps: Part = [*found.gaps]
+    found.gaps.clear()
+    return gaps
+
+
+async def _catch_up(
+    found: Subscription, feed: Feed, target: dict[int, int], room: Room
+) -> AsyncGenerator[Part]:
     """Read up to positions of the feed, exactly."""
     cursor = found.cursor()
     pending = list(found.positions)
@@ -113,14 +125,16 @@ async def _catch_up(found: Subscription, feed: Feed, target: dict[int, int]) -> 
             await asyncio.sleep(OTHER_TOPIC_S)
             continue
         if found.gaps:
-            gaps: Part = [*found.gaps]
-            found.gaps.clear()
-            yield gaps
+            yield _taken_gaps(found)
         if fetched is None:
             continue
-        for each in fetched:
-            async for part in _parts(found, each, target[each.chunk.partition.partition], cursor):
-                yield part
+        try:
+            for each in fetched:
+                async for part in _parts(found, each, target[each.chunk.partition.partition], cursor, room):
+                    yield part
+        except NoRoom:
+            # What was not read is fetched again.
+            await asyncio.sleep(ROOM_PAUSE_S)
         # Another one is first, of which a broker returns a batch of any size.
         pending = pending[1:] + pending[:1]
 
@@ -131,22 +145,34 @@ async def _is_same_topic(found: Subscription) -> bool:
     return view.topic_id == found.view.topic_id
 
 
-async def _parts(found: Subscription, fetched: Fetched, end: int, cursor: Cursor) -> AsyncGenerator[Part]:
+async def _parts(
+    found: Subscription, fetched: Fetched, end: int, cursor: Cursor, room: Room
+) -> AsyncGenerator[Part]:
     """The messages of a partition before an offset."""
     partition = fetched.chunk.partition
     part: Part = []
     size_bytes = 0
-    for message in fetched.chunk.messages():
-        if message.offset >= end:
-            break
-        entry = entry_of(message, found.shown, cursor)
-        found.positions[partition] = message.offset + 1
-        part.append(entry)
-        size_bytes += len(entry.data)
-        if size_bytes > STREAM_WRITE_BYTES:
-            yield part
-            part, size_bytes = [], 0
-            await asyncio.sleep(0)
+    turns = Turns()
+    refusal: NoRoom | None = None
+    try:
+        for message in fetched.chunk.messages(room):
+            if message.offset >= end:
+                break
+            entry = entry_of(message, found.shown, cursor)
+            found.positions[partition] = message.offset + 1
+            part.append(entry)
+            size_bytes += len(entry.data)
+            if size_bytes > STREAM_WRITE_BYTES:
+                yield part
+                part, size_bytes = [], 0
+                await asyncio.sleep(0)
+            elif turns.is_over(message):
+                await asyncio.sleep(0)
+    except NoRoom as error:
+        refusal = error
+    # The cursor is behind these: a message that follows would skip them.
     if part:
         yield part
+    if refusal is not None:
+        raise refusal
     found.positions[partition] = min(fetched.chunk.next_offset, end)

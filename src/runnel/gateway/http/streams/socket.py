@@ -34,7 +34,6 @@ from runnel.gateway.http.models import (
     Gap,
     MessageIdText,
     Published,
-    PublishRecord,
     SubscribeQuery,
 )
 from runnel.gateway.http.operations import Operation
@@ -42,7 +41,7 @@ from runnel.gateway.http.polling import acknowledged, subscription
 from runnel.gateway.http.principals import Principal
 from runnel.gateway.http.problems import Problem, ProblemDetails, problem_of
 from runnel.gateway.http.publishing import published, send
-from runnel.gateway.http.records import to_record
+from runnel.gateway.http.records import GivenRecord, to_record
 from runnel.gateway.http.requests import find_topic, read_query
 from runnel.gateway.http.responses import ABORT
 from runnel.gateway.http.streams.following import Part, follow
@@ -89,7 +88,7 @@ class AckFrame(
 class PublishFrame(Struct, tag="publish", tag_field="type", forbid_unknown_fields=True):
     """A record for the topic."""
 
-    record: PublishRecord
+    record: GivenRecord
     id: RequestId = None
 
 
@@ -162,7 +161,7 @@ class SocketEndpoint:
         name = str(socket.path_params["topic"])
         check_topic_name(name, status=404)
         view = await find_topic(principal.cluster, name)
-        check_room(self._api.principals, view, query)
+        check_room(self._api.principals, principal, view, query)
         found = await subscription(principal.cluster, view, query, "latest")
         async with aclosing(follow(principal.feeds, found)) as parts:
             # What prevents that it begins is the response to the upgrade.
@@ -292,7 +291,7 @@ class Conversation:
             written = await self._publish(frame.record)
         return PublishedFrame(written.message_id, written.partition, written.offset, frame.id)
 
-    async def _publish(self, given: PublishRecord) -> Published:
+    async def _publish(self, given: GivenRecord) -> Published:
         record = to_record(given)
         # Metadata may have to be fetched for one and not for the next, which must not overtake it. Requests
         # ask for the lock in their order, and get it in that order.

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from runnel.client.cluster import TopicView
 from runnel.client.errors import ClientError
-from runnel.gateway.http.limits import STREAMS_MAX
+from runnel.gateway.http.limits import STREAMS_MAX, STREAMS_PRINCIPAL_SHARE
 from runnel.gateway.http.models import Gap, SubscribeQuery
 from runnel.gateway.http.polling import Subscription, subscription
 from runnel.gateway.http.principals import Principal, Principals
@@ -29,21 +29,22 @@ HEADERS = {"x-accel-buffering": "no"}
 LAST_EVENT_ID = "last-event-id"
 
 
-def check_room(principals: Principals, view: TopicView, query: SubscribeQuery) -> None:
-    """503 if there are too many streams, 422 if every event would be too large."""
+def check_room(principals: Principals, principal: Principal, view: TopicView, query: SubscribeQuery) -> None:
+    """503 or 429 if there are too many streams, 422 if every event would be too large."""
     if principals.streams >= STREAMS_MAX:
         raise Problem(503, "too many streams are open")
+    if principals.has_logins and principal.feeds.streams >= STREAMS_MAX * STREAMS_PRINCIPAL_SHARE:
+        raise Problem(429, "too many streams of this principal are open")
     check_partitions(view, query)
 
 
 async def event_stream(call: Call, view: TopicView, query: SubscribeQuery) -> Response:
     """Messages as they arrive, from now on, or from where the client says."""
-    check_room(call.api.principals, view, query)
+    check_room(call.api.principals, call.principal, view, query)
+    # It was sent by an earlier stream of the same address, so it is later than what that says. The stream of
+    # a group is not a replay because of it: its acks move the group.
     last = call.request.headers.get(LAST_EVENT_ID)
-    if last:
-        # It was sent by an earlier stream of the same address, so it is later than what that says.
-        query = msgspec.structs.replace(query, cursor=last, offset=None)
-    found = await subscription(call.cluster, view, query, "latest")
+    found = await subscription(call.cluster, view, query, "latest", last)
     return EventStream(_events(call.principal, found), HEADERS)
 
 
