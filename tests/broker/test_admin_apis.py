@@ -37,7 +37,7 @@ def test_created_topic_is_available_at_once(tell, version: int) -> None:
         if version >= 5:
             assert (result.num_partitions, result.replication_factor) == (3, 1)
             configs = {config.name: config for config in result.configs}
-            assert len(configs) == 35
+            assert len(configs) == 37
             assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5000", 1)
             assert (configs["segment.bytes"].value, configs["segment.bytes"].config_source) == (
                 "1073741824",

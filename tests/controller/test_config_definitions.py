@@ -58,6 +58,8 @@ RUNNEL_ONLY = {
     "broker.reconnect.timeout.ms",
     "cluster.id",
     "controller.quorum.unreachable.election.delay.ms",
+    "dedup.keys.max",
+    "dedup.window.ms",
     "encryption.enable",
     "encryption.master.key.command",
     "encryption.master.key.file",
@@ -65,6 +67,10 @@ RUNNEL_ONLY = {
     "flush.policy",
     "log.encryption.enable",
     "log.flush.policy",
+    "runnel.key.schema.validation",
+    "runnel.key.subject.name.strategy",
+    "runnel.value.schema.validation",
+    "runnel.value.subject.name.strategy",
 }
 # Kafka accepts these, dynamically or as settings of its authorizer, but does not list them.
 UNLISTED = {
@@ -157,6 +163,11 @@ def test_every_default_is_valid_and_every_config_documented(definition: ConfigDe
         ("compression.gzip.level", "0", "-1 or 1 to 9"),
         ("preallocate", "yes", "true or false"),
         ("flush.policy", "always", "String must be one of: never, interval, commit"),
+        (
+            "runnel.value.subject.name.strategy",
+            "MyStrategy",
+            "String must be one of: TopicNameStrategy, RecordNameStrategy, TopicRecordNameStrategy",
+        ),
         ("leader.replication.throttled.replicas", "0:1,x", "[partitionId]:[brokerId]"),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_pattern_takes_linear_time() -> None:
 
 
 def test_terms_are_counted_before_patterns_are_compiled(monkeypatch) -> None:
-    seen = []
+    seen: list[str] = []
     monkeypatch.setattr(message_filter, "compiled", seen.append)
     with pytest.raises(BadFilter, match="at most 16 terms"):
         read_filter("/a/ " * 100)
@@ -130,9 +130,14 @@ def test_terms_are_counted_before_patterns_are_compiled(monkeypatch) -> None:
 
 
 def test_a_value_is_parsed_once_for_all_terms(monkeypatch) -> None:
-    seen = []
+    seen: list[bytes] = []
     parse = message_filter._parsed
-    monkeypatch.setattr(message_filter, "_parsed", lambda value: seen.append(value) or parse(value))
+
+    def counted(value: bytes) -> object:
+        seen.append(value)
+        return parse(value)
+
+    monkeypatch.setattr(message_filter, "_parsed", counted)
     found = read_filter("$.total>1 $.country=DE $.ok=true")
     other = Message("orders", 3, 18, 0, None, b"{}", [])
     assert found.matches(MESSAGE) and not found.matches(other) and found.matches(MESSAGE)

@@ -23,7 +23,7 @@ from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import KeyMap, SegmentFacts, group_segments, plan_compaction
 from runnel.log.compaction_filter import BatchFilter, TransactionWalk, map_keys
 from runnel.log.producers import Producer, WrittenBatch
-from runnel.model.log_config import LogConfig
+from runnel.model.log_config import DEDUP_CLOCK_TOLERANCE_MS, LogConfig
 from tests.batch.other_clients import AiokafkaBatch
 from tests.batch.strategies import compressions
 
@@ -351,6 +351,14 @@ def test_unsettled_and_young_segments_wait():
     assert plan is not None and plan.end_offset == 20
     plan = plan_compaction(facts, 0, 29, COMPACT, 5000)
     assert plan is not None and plan.end_offset == 20
+
+
+def test_segments_wait_while_their_idempotency_keys_are_remembered():
+    facts = segments(1, timestamps=(100,))
+    config = LogConfig(cleanup_compact=True, min_compaction_lag_ms=1000, dedup_window_ms=5000)
+    due_ms = 100 + 5000 + DEDUP_CLOCK_TOLERANCE_MS
+    assert plan_compaction(facts, 0, 30, config, due_ms - 1) is None
+    assert plan_compaction(facts, 0, 30, config, due_ms) is not None
 
 
 def test_a_record_from_the_future_does_not_block_a_log_without_lag():

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from runnel.sim import __main__ as command
+from runnel.sim.cluster.workloads import SIMULATIONS
 from runnel.sim.workload import WorkloadResult
 
 
@@ -43,6 +44,6 @@ def test_a_mutant_is_not_caught_by_what_fails_without_it(run, monkeypatch):
     def fails(seed, show, shape):
         raise AssertionError("offset 5 is lost")
 
-    monkeypatch.setattr(command, "simulate_cluster_records", fails)
+    monkeypatch.setitem(SIMULATIONS, "records", fails)
     with pytest.raises(AssertionError, match="offset 5 is lost"):
         command.MutantRun("wall-clock", 1).run()

@@ -11,6 +11,9 @@ from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+IDEMPOTENCY_KEY_HEADER = "runnel-idempotency-key"
+"""The header of a record with the key by which it is known if it is sent again."""
+
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count take a byte each."""
 

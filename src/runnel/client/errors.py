@@ -49,6 +49,9 @@ class TimedOut(ClientError):
 class OutcomeUnknown(TimedOut):
     """A record was sent and not acknowledged: it may have been written."""
 
+    has_key = False
+    """Has it an idempotency key, by which it is known if it is sent again?"""
+
 
 class BufferFull(ClientError):
     """The producer has too many records that are not acknowledged; it was not given this one."""

@@ -100,6 +100,14 @@ def _check_topic(settings: Settings, configs: Mapping[str, str]) -> None:
             f"conflict topic config setting min.compaction.lag.ms ({lags[0]}) > "
             f"max.compaction.lag.ms ({lags[1]})"
         )
+    window_ms, retention_ms = (
+        _number(settings, configs, name) for name in ("dedup.window.ms", "retention.ms")
+    )
+    if 0 <= retention_ms < window_ms:
+        # A new leader reads the keys from the records.
+        raise BadConfig(
+            f"conflict topic config setting dedup.window.ms ({window_ms}) > retention.ms ({retention_ms})"
+        )
 
 
 def _number(settings: Settings, configs: Mapping[str, str], name: str) -> int:

@@ -1,4 +1,4 @@
-"""The topic configs of Kafka 4.3, and Runnel's own `flush.policy` and `encryption.enable`."""
+"""The topic configs of Kafka 4.3, and Runnel's own: `dedup.*`, `encryption.*`, `flush.policy`, `runnel.*`."""
 
 from runnel.controller.config_types import (
     LONG_MAX,
@@ -12,12 +12,14 @@ from runnel.controller.config_types import (
     throttled_replicas,
 )
 from runnel.controller.config_types import inherited_config as _topic
+from runnel.model.limits import DEDUP_KEYS_MAX
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
 
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 FLUSH_POLICIES = ("never", "interval", "commit")
+SUBJECT_NAME_STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
 
 TOPIC_CONFIGS = table(
@@ -42,6 +44,17 @@ TOPIC_CONFIGS = table(
     _topic(
         "compression.zstd.level", INT, 3, between(-131072, 22), "compression.zstd.level",
         "The compression level if compression.type is zstd, up to 22.",
+    ),
+    _topic(
+        "dedup.keys.max", INT, 100_000, between(1, DEDUP_KEYS_MAX), "",
+        "How many idempotency keys a partition remembers, about 400 bytes each. A record with a further key "
+        "is refused with THROTTLING_QUOTA_EXCEEDED until the window of another one has passed.",
+    ),
+    _topic(
+        "dedup.window.ms", LONG, 0, at_least(0), "",
+        "How long a partition remembers the idempotency keys of its records, which are in their header "
+        "runnel-idempotency-key: a record that is sent again with its key is acknowledged with the offset "
+        "of the first, and not written again. 0 turns this off.",
     ),
     _topic(
         "delete.retention.ms", LONG, 86400000, at_least(0), "log.cleaner.delete.retention.ms",
@@ -155,6 +168,27 @@ TOPIC_CONFIGS = table(
         "retention.ms", LONG, 604800000, at_least(-1),
         "log.retention.ms log.retention.minutes log.retention.hours",
         "How long records are retained before their segment is deleted; -1 for no limit.",
+    ),
+    _topic(
+        "runnel.key.schema.validation", BOOLEAN, "false", None, "",
+        "Whether keys must begin with the id of a schema that is registered under the subject of the topic. "
+        "Other records are refused with INVALID_RECORD.",
+    ),
+    _topic(
+        "runnel.key.subject.name.strategy", STRING, "TopicNameStrategy", one_of(*SUBJECT_NAME_STRATEGIES), "",
+        "The subject under which schemas of keys must be registered, as for "
+        "runnel.value.subject.name.strategy; that of a topic is <topic>-key.",
+    ),
+    _topic(
+        "runnel.value.schema.validation", BOOLEAN, "false", None, "",
+        "Whether values must begin with the id of a schema that is registered under the subject of the "
+        "topic. Other records are refused with INVALID_RECORD; null values pass.",
+    ),
+    _topic(
+        "runnel.value.subject.name.strategy", STRING, "TopicNameStrategy", one_of(*SUBJECT_NAME_STRATEGIES),
+        "",
+        "The subject under which schemas of values must be registered. TopicNameStrategy: <topic>-value. "
+        "RecordNameStrategy: the name of the schema's record. TopicRecordNameStrategy: <topic>-<name>.",
     ),
     _topic(
         "segment.bytes", INT, 1073741824, at_least(1048576), "log.segment.bytes",

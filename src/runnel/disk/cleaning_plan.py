@@ -33,7 +33,7 @@ def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
 def segment_facts(log: DiskLog) -> list[SegmentFacts]:
     """The closed segments as a plan sees them; timestamps are looked up only if a setting needs them."""
     needs_first = log.config.max_compaction_lag_ms < FOREVER
-    needs_max = log.config.min_compaction_lag_ms > 0
+    needs_max = log.config.compaction_lag_ms > 0
     closed = log.closed_segments()
     ends = [segment.base_offset for segment in [*closed[1:], log.segments.active]]
     return [

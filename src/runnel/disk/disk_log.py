@@ -25,6 +25,7 @@ from runnel.disk.staged_write import Done
 from runnel.disk.staging import Staging
 from runnel.disk.truncation import Restart, Steps, Truncation, run_now
 from runnel.log.epochs import Epochs
+from runnel.log.idempotency import FoundKeys
 from runnel.log.producers import Guard, Producers
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
@@ -189,6 +190,9 @@ class DiskLog:
         self, first_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[tuple[int, int]]:
         return self.reader.aborted_transactions(first_offset, end_offset, may_block=may_block)
+
+    def find_keys(self, offset: int, max_bytes: int, end_offset: int) -> BlockingRead[FoundKeys]:
+        return self.reader.find_keys(offset, max_bytes, end_offset)
 
     def verify(self, offset: int, max_bytes: int) -> BlockingRead[Verified]:
         return self.reader.verify(offset, max_bytes, lambda: self.epochs.entries)

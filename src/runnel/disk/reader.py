@@ -21,6 +21,7 @@ from runnel.disk.segment import Segment
 from runnel.disk.segments import IndexDiscarded, Segments
 from runnel.disk.verification import verify
 from runnel.disk.walk import PROBE_BYTES, whole_beginning
+from runnel.log.idempotency import FoundKeys, stored_keys
 from runnel.log.index import OffsetIndex
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
@@ -211,6 +212,16 @@ class Reader:
             end = min(end_offset, self._segments.written_offset)
             work = partial(reading.some_batches, offset=offset, max_bytes=max_bytes, end_offset=end)
             return Plan(offset, end, work)
+
+        return SegmentsRead(self._segments, plan)
+
+    def find_keys(self, offset: int, max_bytes: int, end_offset: int) -> BlockingRead[FoundKeys]:
+        def plan() -> Plan[FoundKeys]:
+            self._check_range(offset)
+            end = min(end_offset, self._segments.written_offset)
+            return Plan(
+                offset, end, lambda view: stored_keys(reading.some_batches(view, offset, max_bytes, end))
+            )
 
         return SegmentsRead(self._segments, plan)
 

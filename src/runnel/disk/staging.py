@@ -26,6 +26,7 @@ from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin, Staged
 
 _CLIENT = Origin.CLIENT
+_KEYED = Origin.KEYED
 _REPLICA = Origin.REPLICA
 
 
@@ -90,7 +91,9 @@ class Staging:
             raise self.unreported
         if origin is _REPLICA:
             return self._stage_copies(records, leader_epoch, now_ms)
-        batch = validate(records, self.config, now_ms, from_client=origin is _CLIENT)
+        is_keyed = origin is _KEYED
+        from_client = is_keyed or origin is _CLIENT
+        batch = validate(records, self.config, now_ms, from_client=from_client, is_keyed=is_keyed)
         header = batch.header
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -102,7 +105,7 @@ class Staging:
         ):
             self._plan_roll()
         if header.producer_id >= 0:
-            earlier = self._stage_producer(batch, base_offset, origin is _CLIENT)
+            earlier = self._stage_producer(batch, base_offset, from_client)
             if earlier is not None:
                 return earlier
         patch_offset_and_epoch(batch.data, 0, base_offset, leader_epoch)

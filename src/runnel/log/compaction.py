@@ -89,7 +89,7 @@ def plan_compaction(
 
 
 def _is_young(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
-    return 0 < config.min_compaction_lag_ms > now_ms - segment.max_timestamp
+    return 0 < config.compaction_lag_ms > now_ms - segment.max_timestamp
 
 
 def group_segments(

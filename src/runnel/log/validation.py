@@ -132,12 +132,15 @@ def plain_batch(records: memoryview, size_max: int, latest_ms: int) -> tuple[int
     return None
 
 
-def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> ValidBatch:
+def validate(
+    records: memoryview, config: LogConfig, now_ms: int, *, from_client: bool, is_keyed: bool = False
+) -> ValidBatch:
     """The one batch in `records`, validated and converted as the topic requires. Raises ApiError.
 
-    Coordinators write batches of their own making and are not held to what only clients may not do.
+    Coordinators write batches of their own making and are not held to what only clients may not do. A record
+    with an idempotency key gets the time of its append, also in a topic with CreateTime.
     """
-    header = _sound_batch(records, config)
+    header = sound_batch(records, config)
     if from_client:
         _refuse_what_clients_may_not_send(header)
         if config.cleanup_compact:
@@ -146,7 +149,7 @@ def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client
         records = memoryview(bytearray(records))
     if config.compression_type != "producer":
         records = _repack(records, header, config)
-    if config.message_timestamp_type is _CREATE_TIME:
+    if config.message_timestamp_type is _CREATE_TIME and not is_keyed:
         if from_client:
             _refuse_strange_timestamps(records, header, config, now_ms)
         return ValidBatch(records, header, -1)
@@ -184,8 +187,8 @@ def validate_copies(records: memoryview, next_offset: int, epoch: int, epoch_max
     return batches
 
 
-def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
-    """The header, after verification of size and checksum."""
+def sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
+    """The header of the one batch, after verification of size and checksum. Raises ApiError."""
     header = _only_batch(records)
     size = len(records)
     if size > config.max_message_bytes:
@@ -250,7 +253,7 @@ def _refuse_what_clients_may_not_send(header: BatchHeader) -> None:
 
 
 def _refuse_missing_keys(records: memoryview, header: BatchHeader) -> None:
-    raw = _inspected(records, header)
+    raw = inspected(records, header)
     spans = enumerate(walk_records(raw, header.record_count))
     keyless = (index for index, (_, _, _, _, _, key_length, _, _) in spans if key_length < 0)
     batch_indexes = list(islice(keyless, RECORD_ERRORS_MAX))
@@ -270,7 +273,7 @@ def _refuse_strange_timestamps(
         raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, _ahead_of(latest, records, header))
     if config.message_timestamp_before_max_ms < FOREVER:
         earliest = now_ms - config.message_timestamp_before_max_ms
-        moments = _timestamps(_inspected(records, header), header)
+        moments = _timestamps(inspected(records, header), header)
         behind = (index for index, moment in moments if moment < earliest and moment != NO_TIMESTAMP)
         batch_indexes = list(islice(behind, RECORD_ERRORS_MAX))
         if batch_indexes:
@@ -288,13 +291,13 @@ def _ahead_of(latest: int, records: memoryview, header: BatchHeader) -> list[int
     return [index for index, moment in first if moment > latest]
 
 
-def _inspected(records: memoryview, header: BatchHeader) -> bytes:
+def inspected(records: memoryview, header: BatchHeader) -> bytes:
     """The records of a batch, which are validated one by one. Raises ApiError if that takes too long."""
     if header.record_count > INSPECTED_RECORDS_MAX:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"a batch of {header.record_count} records; {INSPECTED_RECORDS_MAX} is the limit for a topic "
-            "that is compacted or has message.timestamp.before.max.ms",
+            "that is compacted, or has dedup.window.ms or message.timestamp.before.max.ms",
         )
     return unpack_records(records, header, INSPECTED_BATCH_BYTES_MAX)
 

@@ -11,6 +11,7 @@ NotController               another node decides about metadata: the request is 
 Any other exception is a bug: it is logged, and fails its request or closes its connection.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 
 from runnel.model.limits import ERROR_MESSAGE_CHARACTERS_MAX
@@ -188,9 +189,13 @@ class ApiError(Exception):
 class RecordValidationError(ApiError):
     """A batch is rejected because of some of its records, named by their index in the batch (KIP-467)."""
 
-    def __init__(self, error: ErrorCode, message: str, batch_indexes: list[int]) -> None:
+    def __init__(
+        self, error: ErrorCode, message: str, batch_indexes: list[int], messages: Sequence[str] = ()
+    ) -> None:
+        """`messages` are those of the records, if they differ."""
         super().__init__(error, message)
         self.batch_indexes = batch_indexes
+        self.messages = messages or [str(self)] * len(batch_indexes)
 
 
 class StorageFailed(ApiError):

@@ -145,12 +145,36 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too. A larger request is usually a typo, and would block the metadata log."""
 
 INSPECTED_RECORDS_MAX = 25_000
-"""Records of a batch for a topic that requires looking at each of them (compaction, a limit on old
-timestamps): two microseconds each, which nothing interrupts. Larger batches are refused, and those of one
-request that have more together are served one by one."""
+"""Records of a batch for a topic that requires looking at each of them (compaction, idempotency keys, a limit
+on old timestamps): two microseconds each, which nothing interrupts. Larger batches are refused, and those of
+one request that have more together are served one by one."""
 
 INSPECTED_BATCH_BYTES_MAX = 16 * 1024 * 1024
 """Such a batch, and one that the broker recompresses, once it is decompressed: that takes 20 to 100 ms."""
+
+VALIDATED_INLINE_BYTES_MAX = 64 * 1024
+"""Bytes of a batch, compressed and not, whose records are validated on the event loop."""
+
+VALIDATED_INLINE_RECORDS_MAX = 2_000
+"""Records of such a batch: a microsecond each. Those of others are validated in a thread."""
+
+VALIDATED_RECORDS_MAX = 250_000
+"""Records of a batch for a topic that validates schemas, a quarter of a second in a thread."""
+
+VALIDATED_IDS_MAX = 1_000
+"""Schemas of the keys or values of such a batch, which are remembered while it waits."""
+
+VALIDATED_BATCH_BYTES_MAX = 64 * 1024 * 1024
+"""Such a batch once it is decompressed; one is at a time."""
+
+VALIDATED_HELD_BYTES_MAX = 64 * 1024 * 1024
+"""Batches that wait until they are validated; more are refused, and clients retry. One may be larger."""
+
+IDEMPOTENCY_KEY_BYTES_MAX = 255
+"""An idempotency key: enough for any id. Only a digest of it is kept."""
+
+DEDUP_KEYS_MAX = 250_000
+"""The largest dedup.keys.max: a hundred megabytes, freed within a tenth of a second with the leadership."""
 
 LOOKUP_RECORDS_MAX = 250_000
 """Records that a lookup by timestamp looks at, in a thread, half a second for all. The headers of batches may

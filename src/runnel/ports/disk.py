@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from runnel.log.idempotency import FoundKeys
 from runnel.log.producers import Guard
 from runnel.model.errors import ApiError
 from runnel.model.ids import SnapshotId, TopicPartition
@@ -43,6 +44,8 @@ class Origin(Enum):
     """Origin of appended records; some checks apply to clients only."""
 
     CLIENT = "client"
+    KEYED = "keyed"
+    """A client's record whose idempotency key is new; it is stamped with the time of its append."""
     COORDINATOR = "coordinator"
     REPLICA = "replica"
 
@@ -227,6 +230,10 @@ class PartitionLog(Protocol):
         self, offset: int, max_bytes: int, end_offset: int
     ) -> BlockingRead[Sequence[memoryview]]:
         """Batches from the one that contains `offset`, at least one if any starts below `end_offset`."""
+        ...
+
+    def find_keys(self, offset: int, max_bytes: int, end_offset: int) -> BlockingRead[FoundKeys]:
+        """The idempotency keys of the batches from the one that contains `offset`; at least of one batch."""
         ...
 
     def verify(self, offset: int, max_bytes: int) -> BlockingRead[Verified]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from runnel.registry.errors import invalid_rules, invalid_schema, malformed
-from runnel.registry.formats import AVRO
-from runnel.registry.limits import NESTING_MAX
+from runnel.registry.errors import RegistryError, invalid_rules, invalid_schema, malformed
+from runnel.registry.format import AVRO
+from runnel.registry.limits import ID_MAX, NESTING_MAX
 
 Json = Mapping[str, Any]
 LATEST = -1
@@ -104,6 +104,17 @@ def parse_content(given: Any) -> Content:
         parse_metadata(given.get("metadata")),
         parse_rule_set(given.get("ruleSet")),
     )
+
+
+def parse_registered(number: int, value: Json) -> tuple[int, Content] | None:
+    """The id and the content of a stored version with this number; None if its record is malformed."""
+    schema_id = value.get("id")
+    if not isinstance(schema_id, int) or not 0 < schema_id <= ID_MAX or not 0 < number <= ID_MAX:
+        return None
+    try:
+        return schema_id, parse_content(value)
+    except RegistryError:
+        return None
 
 
 def _references(given: Any) -> tuple[Reference, ...]:

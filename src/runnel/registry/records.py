@@ -49,6 +49,17 @@ def record(key: Key, value: Value | None) -> Record:
     return Record(key.encode(), None if value is None else _dumped(value))
 
 
+def parse_record(key_data: bytes | None, value_data: bytes | None) -> tuple[Key, Value | None] | None:
+    """The key of a record, and its value, None if it deletes the key; None if it is of no known form."""
+    key = parse_key(key_data)
+    if key is None:
+        return None
+    value = parse_value(value_data)
+    if value is None and value_data not in (None, b"null"):
+        return None
+    return key, value
+
+
 def parse_key(data: bytes | None) -> Key | None:
     """The key of a record; None if it is of no known kind."""
     found = parse_value(data)

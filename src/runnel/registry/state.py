@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runnel.registry.content import Content, Reference, parse_content, parse_metadata, parse_rule_set
+from runnel.registry.content import Content, Reference, parse_metadata, parse_registered, parse_rule_set
 from runnel.registry.errors import RegistryError
 from runnel.registry.format import InvalidSchema, ParsedSchema, ReferencedSchema
 from runnel.registry.formats import STORED_FORMATS
@@ -18,7 +18,7 @@ from runnel.registry.records import (
     Record,
     Value,
     parse_key,
-    parse_value,
+    parse_record,
     record,
 )
 from runnel.registry.settings import CONFIG_FIELDS, LEVEL, LEVELS, MODES
@@ -81,13 +81,12 @@ class RegistryState:
 
     def replay(self, key_data: bytes | None, value_data: bytes | None) -> None:
         """Apply a record; one that is of no known form is skipped."""
-        key = parse_key(key_data)
-        if key is None or key_data is None:
+        found = parse_record(key_data, value_data)
+        if found is None or key_data is None:
+            if (key := parse_key(key_data)) is not None:
+                self._reserve(key, {})
             return
-        value = parse_value(value_data)
-        if value is None and value_data not in (None, b"null"):
-            self._reserve(key, {})
-            return
+        key, value = found
         self._remember_key(key, key_data, is_deleted=value is None)
         match key.type:
             case "SCHEMA":
@@ -321,13 +320,10 @@ class RegistryState:
 
 def _version(subject: str, number: int, value: Value) -> Version | None:
     """The version of a record; None if it is malformed."""
-    schema_id = value.get("id")
-    if not isinstance(schema_id, int) or not 0 < schema_id <= ID_MAX or not 0 < number <= ID_MAX:
+    found = parse_registered(number, value)
+    if found is None:
         return None
-    try:
-        content = parse_content(value)
-    except RegistryError:
-        return None
+    schema_id, content = found
     return Version(subject, number, schema_id, content, is_deleted=value.get("deleted") is True)
 
 

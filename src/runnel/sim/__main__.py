@@ -15,9 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from runnel.sim.cluster.mutants import MUTANTS
-from runnel.sim.cluster.workloads import ClusterResult
-from runnel.sim.cluster.workloads import simulate_records as simulate_cluster_records
-from runnel.sim.cluster.workloads import simulate_transactions as simulate_cluster_transactions
+from runnel.sim.cluster.workloads import SIMULATIONS, ClusterResult
 from runnel.sim.txn_workload import TransactionWorkloadResult, simulate_transactions
 from runnel.sim.workload import WorkloadResult, simulate
 
@@ -30,10 +28,7 @@ SINGLE_NODE: dict[str, Callable[[int], Result]] = {
     "transactions": simulate_transactions,
 }
 
-CLUSTER: dict[str, Callable[..., Result]] = {
-    "cluster-records": simulate_cluster_records,
-    "cluster-transactions": simulate_cluster_transactions,
-}
+CLUSTER = {f"cluster-{workload}": simulate for workload, simulate in SIMULATIONS.items()}
 
 SINGLE_NODE_SEEDS_MAX = 200
 """Of each workload of a single node, unless one is selected."""
@@ -78,9 +73,7 @@ class MutantRun:
 
     def run(self) -> "MutantRun":
         mutant = MUTANTS[self.name]
-        simulate_mutant = (
-            simulate_cluster_transactions if mutant.is_transactional else simulate_cluster_records
-        )
+        simulate_mutant = SIMULATIONS[mutant.workload]
         for seed in range(1, self.seeds_max + 1):
             try:
                 with mutant.applied():

@@ -2,11 +2,17 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from runnel.batch.build import build_batch
 from runnel.batch.header import walk_headers
-from runnel.batch.records import Record, iterate_records
-from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from runnel.batch.records import IDEMPOTENCY_KEY_HEADER, Record, iterate_records
+from runnel.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -37,9 +43,16 @@ from runnel.sim.world import Connection, ConnectionLost, World
 TOPIC = "orders"
 
 
-async def create_topic(world: World, partitions: int, name: str = TOPIC, replicas: int = 1) -> None:
+async def create_topic(
+    world: World,
+    partitions: int,
+    name: str = TOPIC,
+    replicas: int = 1,
+    configs: Mapping[str, str] | None = None,
+) -> None:
     """Create a topic, with retries when connections are lost."""
-    topic = CreatableTopic(name, num_partitions=partitions, replication_factor=replicas)
+    given = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
+    topic = CreatableTopic(name, num_partitions=partitions, replication_factor=replicas, configs=given)
     request = CreateTopicsRequest([topic])
     while True:
         try:
@@ -135,6 +148,44 @@ class Producer(SimClient):
             base_sequence=sequence if self._identity else -1,
         )
         data = PartitionProduceData(self.partition, batch)
+        request = ProduceRequest(None, -1, 30_000, [TopicProduceData(name=TOPIC, partition_data=[data])])
+        answer = await connection.ask(request, ProduceResponse)
+        outcome = answer.responses[0].partition_responses[0]
+        return ErrorCode.from_code(outcome.error_code), outcome.base_offset
+
+
+class KeyedProducer(SimClient):
+    """Produces numbered values with idempotency keys, each until it is acknowledged, and some again.
+
+    Others may send the same values at the same time.
+    """
+
+    def __init__(self, name: str, partition: int, history: History) -> None:
+        self.name = name.encode()
+        self.partition = partition
+        self.history = history
+        self.sent = 0
+
+    async def run_once(self, connection: Connection, world: World) -> None:
+        value = b"%s:%d:%s" % (self.name, self.sent, b"x" * (self.sent * 37 % 200))
+        is_other = self.sent > 0 and world.random.random() < 0.1
+        if is_other:
+            value = b"%s:%d:another record with the key of an earlier one" % (self.name, self.sent - 1)
+        error, offset = await self._send(connection, world, value)
+        if error is ErrorCode.DUPLICATE_RESOURCE and is_other:
+            return
+        if error is ErrorCode.NONE:
+            if is_other:
+                raise Anomaly(f"{value!r} was acknowledged at {offset}")
+            self.history.record_write(self.partition, offset, [value])
+            self.sent += world.random.random() < 0.8
+        elif not error.retriable:
+            raise Anomaly(f"{value!r} failed with {error.name}")
+
+    async def _send(self, connection: Connection, world: World, value: bytes) -> tuple[ErrorCode, int]:
+        key = b":".join(value.split(b":")[:2])
+        record = Record(0, world.clock.now_ms(), None, value, [(IDEMPOTENCY_KEY_HEADER, key)])
+        data = PartitionProduceData(self.partition, build_batch([record]))
         request = ProduceRequest(None, -1, 30_000, [TopicProduceData(name=TOPIC, partition_data=[data])])
         answer = await connection.ask(request, ProduceResponse)
         outcome = answer.responses[0].partition_responses[0]

@@ -40,6 +40,8 @@ def schemathesis(client: Client, folder: Path, config: str, *options: str) -> st
 
 def config_of(client: Client, topic: str, group: str) -> str:
     [cluster] = client.get("/v3/clusters").json["data"]
+    topic = f"{topic}-keys"
+    client.create(topic, settings={"dedup.window.ms": "60000"})
     client.publish(topic, {"key": "a", "value": "b"}, {"value": {"c": 1}})
     message = client.get(f"/topics/{topic}/subscribe?group={group}").json
     client.post(f"/topics/{topic}/ack", {"messageId": message["messageId"]})

@@ -34,6 +34,7 @@ def test_examples(tmp_path):
         assert '+      "name": "note",' in ended.stdout
         assert 'it does not fit schema 2: at id: "x" is not of type long' in ended.stderr
         assert '{"id":1,"note":"two cups"}\n{"id":2,"note":""}\n' in ended.stdout
+        assert "the value does not begin with a zero byte and the id of a schema" in ended.stderr
         code = "\n".join(blocks("REGISTRY.md", "python")).replace(ADDRESS, visitor.origin)
         (tmp_path / "program.py").write_text(code + "    assert value[0] == 0\n")
         subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=60)

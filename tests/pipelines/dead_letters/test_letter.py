@@ -62,7 +62,7 @@ def test_a_record_without_headers_is_a_letter_of_unknown_origin():
 
 
 def test_headers_go_back_as_they_were_with_the_attempt_counted():
-    headers = [("trace", b"1"), *OURS, ("trace", None)]
+    headers = [("trace", b"1"), *OURS, ("trace", None), ("runnel-idempotency-key", b"k")]
     back = headers_back(headers)
     assert back == [("trace", b"1"), ("trace", None), ("runnel.redrive.attempt", b"1")]
     assert headers_back([*back, *OURS])[-1] == ("runnel.redrive.attempt", b"2")

@@ -202,7 +202,7 @@ def test_the_number_of_subschemas_is_limited():
 
 def test_ids_are_limited_joined_with_those_above():
     def nested(levels):
-        schema = {"$id": "end"}
+        schema: dict[str, object] = {"$id": "end"}
         for _ in range(levels):
             schema = {"$id": "a" * 500 + "/", "properties": {"n": schema}}
         return {"$id": "http://localhost/", "properties": {"n": schema}}

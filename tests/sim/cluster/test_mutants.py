@@ -3,12 +3,12 @@
 import pytest
 
 from runnel.sim.cluster.mutants import MUTANTS
-from runnel.sim.cluster.workloads import simulate_records, simulate_transactions
+from runnel.sim.cluster.workloads import SIMULATIONS
 from runnel.sim.history import Anomaly
 
 
 def test_every_safety_rule_has_a_mutant() -> None:
-    assert {mutant.rule for mutant in MUTANTS.values()} == set(range(1, 14))
+    assert {mutant.rule for mutant in MUTANTS.values()} == set(range(1, 15))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -32,6 +32,5 @@ def test_a_mutant_is_undone(name: str) -> None:
 )
 def test_a_mutant_is_detected(name: str, seed: int, anomaly: str) -> None:
     mutant = MUTANTS[name]
-    simulate = simulate_transactions if mutant.is_transactional else simulate_records
     with mutant.applied(), pytest.raises(Anomaly, match=anomaly):
-        simulate(seed, None, mutant.shape)
+        SIMULATIONS[mutant.workload](seed, None, mutant.shape)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from runnel.sim.cluster.workloads import simulate_records, simulate_transactions
+from runnel.sim.cluster.workloads import simulate_keys, simulate_records, simulate_transactions
 from tools.processes import child
 
 
@@ -18,6 +18,14 @@ def test_acknowledged_records_survive_the_faults_of_a_cluster(seed: int) -> None
     assert result.counts["acknowledged"] > 0
     assert result.counts["reads"] > 0
     assert result.counts["commits"] > 0
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_records_with_keys_are_stored_once_through_the_faults_of_a_cluster(seed: int) -> None:
+    result = simulate_keys(seed)
+    assert result.faults
+    assert result.counts["acknowledged"] > 0
+    assert result.counts["reads"] > 0
 
 
 @pytest.mark.parametrize("seed", [2])

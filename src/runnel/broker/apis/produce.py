@@ -7,6 +7,7 @@ from runnel.broker.apis.produce_transactional import (
     Verification,
     is_verified,
 )
+from runnel.broker.apis.produce_validated import HeldBatches
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.current_leaders import current_leader, node_address
@@ -107,17 +108,18 @@ class PartitionAck:
 
 
 @handles(ProduceRequest)
-def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] | None:
+def produce(
+    request: ProduceRequest, ctx: Context
+) -> Promise[ProduceResponse] | Promise[ProduceResponse | None] | None:
     """Append one batch per partition.
 
     v3 format 2 and transactional id · v5 log start offset · v7 zstd · v8 error messages · v9 flexible ·
     v10 current leader · v11 TRANSACTION_ABORTABLE · v12 adds partitions to transactions ·
     v13 topic ids instead of names. Versions 0-2 are advertised but rejected.
     """
-    answer = DelayedProduce(request, ctx)
-    verification: Verification | None = None
-    broker, acks, api_version = ctx.broker, request.acks, ctx.api_version
-    now_ms = broker.clock.now_ms()
+    batches = Appending(request, ctx)
+    answer, broker, acks, api_version = batches.answer, ctx.broker, request.acks, ctx.api_version
+    held = HeldBatches(broker)
     for topic in request.topic_data:
         results: list[PartitionProduceResponse] = []
         answer.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
@@ -129,26 +131,51 @@ def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] |
                 if partition is None or partition.is_internal:
                     partition = _resolve_partition(topic, data.index, ctx)
                 records = checked_records(data.records, partition, acks, api_version)
-                is_transactional = len(records) > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
-                if is_transactional and not _needs_no_verification(records, partition, request, ctx):
-                    verification = verification or _verification(request, ctx, answer)
-                    verification.add(records, partition, result)
-                    answer.outstanding += 1
+                if partition.log.config.validates_schemas and held.take(records, partition, result):
                     continue
-                staged = partition.stage(records, now_ms)
+                batches.append(records, partition, result)
             except ApiError as error:
                 answer.reject(result, error)
-                continue
-            if acks:
-                answer.wait_for(partition, staged, result)
-    if acks == 0:
-        count_failures(answer.response, broker)
-        _close_on_error(answer.response)
-        return None
-    if verification is not None and verification.has_batches:
-        return _held(answer, verification)
-    answer.complete_one()
-    return answer
+    if held:
+        return broker.run(held.append(batches))
+    return batches.appended()
+
+
+class Appending:
+    """The batches of one request, on their way into the logs."""
+
+    __slots__ = ("_ctx", "_request", "_verification", "answer")
+
+    def __init__(self, request: ProduceRequest, ctx: Context) -> None:
+        self._request, self._ctx = request, ctx
+        self._verification: Verification | None = None
+        self.answer = DelayedProduce(request, ctx)
+
+    def append(self, records: memoryview, partition: ReplicatedLog, result: PartitionProduceResponse) -> None:
+        """Stage a batch, or have its transaction verified first. Raises ApiError."""
+        request, answer = self._request, self.answer
+        is_transactional = len(records) > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
+        if is_transactional and not _needs_no_verification(records, partition, request, self._ctx):
+            if self._verification is None:
+                self._verification = _verification(request, self._ctx, answer)
+            self._verification.add(records, partition, result)
+            answer.outstanding += 1
+            return
+        staged = partition.stage(records, self._ctx.broker.clock.now_ms())
+        if request.acks:
+            answer.wait_for(partition, staged, result)
+
+    def appended(self) -> Promise[ProduceResponse] | None:
+        """The response, once all batches were appended or rejected. Raises CloseConnection."""
+        answer, verification = self.answer, self._verification
+        if self._request.acks == 0:
+            count_failures(answer.response, self._ctx.broker)
+            _close_on_error(answer.response)
+            return None
+        if verification is not None and verification.has_batches:
+            return _held(answer, verification)
+        answer.complete_one()
+        return answer
 
 
 def _held(answer: DelayedProduce, verification: Verification) -> Promise[ProduceResponse]:
@@ -222,7 +249,8 @@ def set_error(result: PartitionProduceResponse, error: ApiError) -> None:
     """Set the error of a partition, with the invalid records if known."""
     result.error_code = error.code
     if isinstance(error, RecordValidationError):
-        result.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
+        named = zip(error.batch_indexes, error.messages, strict=True)
+        result.record_errors = [BatchIndexAndErrorMessage(index, message) for index, message in named]
     result.error_message = str(error)
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
 

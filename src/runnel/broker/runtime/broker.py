@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.metadata_log import MetadataLog
     from runnel.broker.runtime.own_configs import ValidateConfigs
     from runnel.broker.runtime.quorum_log import QuorumLog
+    from runnel.broker.runtime.schema_validation import SchemaValidation
     from runnel.broker.runtime.transaction_coordinator import TransactionCoordinator
 
 T = TypeVar("T")
@@ -145,6 +146,7 @@ class Broker:
     transactions: "TransactionCoordinator" = field(init=False)
     """The transaction coordinator."""
 
+    _schema_validation: "SchemaValidation | None" = None
     _tasks: set[Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -164,6 +166,16 @@ class Broker:
         self.follower_sessions = FollowerSessions(self)
         slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
         self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
+
+    @property
+    def schema_validation(self) -> "SchemaValidation":
+        """Validates the batches of topics that demand schemas."""
+        if self._schema_validation is None:
+            # Most brokers need none of it.
+            from runnel.broker.runtime.schema_validation import SchemaValidation
+
+            self._schema_validation = SchemaValidation(self)
+        return self._schema_validation
 
     @property
     def to_controllers(self) -> Peers:

@@ -27,7 +27,6 @@ from runnel.observe.lag.report import GroupFacts, GroupLag, evaluation, json_of,
 from runnel.observe.lag.tracker import LagTracker, Offsets
 from runnel.observe.metrics import Family
 from runnel.ports.clock import TimerHandle
-from runnel.ports.disk import NotResident
 from runnel.ports.peers import PeerFailed
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ class GroupLags:
         if not batches:
             return FirstUnread(end, None)
         until = min(read_header(batches[-1]).next_offset, end)
-        aborted = [] if position.group.reads_uncommitted else await _aborted(log, start, until)
+        aborted = [] if position.group.reads_uncommitted else await log.aborted_transactions(start, until)
         return await scan(self._broker.disk, batches, start, aborted)
 
     # -- what is reported
@@ -251,12 +250,3 @@ def _slices(partitions: Iterable[ObservedPartition]) -> list[list[ObservedPartit
         slices[-1].append(partition)
         room -= 1 + len(partition.fresh)
     return slices
-
-
-async def _aborted(log: ReplicatedLog, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
-    """The aborted transactions that overlap these offsets."""
-    try:
-        return log.log.aborted_transactions(first_offset, end_offset, may_block=False)
-    except NotResident as cold:
-        await settled(log.load(cold.load))
-        return log.log.aborted_transactions(first_offset, end_offset, may_block=True)

@@ -5,8 +5,8 @@ the same, the request is equivalent, and neither request nor response is decoded
 Consecutive requests for one partition are a run: they are staged one after the other, and their responses
 are sent together once the last of them is committed.
 
-Requests for several partitions, first batches of transactions, requests of connections with a quota, and
-other exceptions are decoded.
+Requests for several partitions, first batches of transactions, batches for topics that validate schemas,
+requests of connections with a quota, and other exceptions are decoded.
 """
 
 from struct import Struct as Layout
@@ -195,7 +195,7 @@ class ProduceTemplate:
 
     def _partition(self, index: int) -> ReplicatedLog | None:
         partition = self._broker.partition_at.get((self._topic, index))
-        if partition is None or partition.is_internal:
+        if partition is None or partition.is_internal or partition.log.config.validates_schemas:
             return None
         if self.version >= TOPIC_IDS_FROM and partition.topic_id != self._topic_id:
             return None

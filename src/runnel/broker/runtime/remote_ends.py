@@ -1,7 +1,6 @@
 """Ends and records of partitions that other brokers lead, for the lag of groups.
 
-The requests are those of consumers, so that any broker of Kafka's protocol answers them. Each leader has one
-series of requests in flight; one that does not respond delays no other.
+Each leader has one series of requests in flight; one that does not respond delays no other.
 """
 
 import asyncio
@@ -9,15 +8,21 @@ from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
-from runnel.batch.header import walk_headers
-from runnel.controller.log_settings import resolve_log_config
-from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from runnel.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
+from runnel.broker.runtime.leader_requests import (
+    EARLIEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    TIMEOUT_MS,
+    aborted_of,
+    batches_of,
+    check_answer,
+    fetch_request,
+    offsets_of,
+    offsets_request,
+    one_offset,
 )
+from runnel.controller.log_settings import resolve_log_config
+from runnel.messages.fetch import FetchResponse
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.observe.lag.first_unread import FirstUnread, first_unread
 from runnel.observe.lag.partitions import Ends, GroupPosition, ObservedPartition
@@ -29,10 +34,6 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
 PURPOSE = "lag"
-CONSUMER = -1
-LATEST, EARLIEST = -1, -2
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-TIMEOUT_MS = 10_000
 
 PARTITIONS_PER_REQUEST = 250
 PARTITIONS_PER_ROUND = 2000
@@ -86,13 +87,14 @@ class RemoteEnds:
         # As of when the requests are sent: a record that is not in the answer was appended later.
         step, at_ms = self._tracker.next_step(), self._broker.clock.monotonic_ms()
         channel = self._broker.links.to(leader, PURPOSE)
+        names = [(partition.topic, partition.index) for partition in partitions]
         answers = await asyncio.gather(
             *(
-                channel.send(_ends_request(partitions, isolation), timeout_ms=TIMEOUT_MS)
+                channel.send(offsets_request(names, isolation), timeout_ms=TIMEOUT_MS)
                 for isolation in (READ_UNCOMMITTED, READ_COMMITTED)
             )
         )
-        (ends, errors), (stable, _) = map(_offsets, answers)
+        (ends, errors), (stable, _) = map(offsets_of, answers)
         for partition in partitions:
             name = (partition.topic, partition.index)
             if name in ends:
@@ -115,26 +117,26 @@ class RemoteEnds:
         if state is None or state.leader < 0:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic} has no leader")
         channel = self._broker.links.to(state.leader, PURPOSE)
-        response: FetchResponse = await channel.send(_fetch_request(position, offset), timeout_ms=TIMEOUT_MS)
-        _check(response.error_code)
+        isolation = READ_UNCOMMITTED if position.group.reads_uncommitted else READ_COMMITTED
+        request = fetch_request(
+            partition.topic, partition.index, partition.topic_id, offset, isolation, FETCH_BYTES
+        )
+        response: FetchResponse = await channel.send(request, timeout_ms=TIMEOUT_MS)
+        check_answer(response.error_code)
         data = response.responses[0].partitions[0]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code:
-            request = _ends_request([partition], READ_UNCOMMITTED, EARLIEST)
-            starts, errors = _offsets(await channel.send(request, timeout_ms=TIMEOUT_MS))
-            for error in errors.values():
-                raise ApiError(error, "the log start offset is not known")
-            (start,) = starts.values()
+            names = [(partition.topic, partition.index)]
+            earliest = offsets_request(names, READ_UNCOMMITTED, EARLIEST)
+            start = one_offset(await channel.send(earliest, timeout_ms=TIMEOUT_MS))
             return FirstUnread(max(start, offset), None)
-        _check(data.error_code)
-        records = memoryview(data.records or b"")
-        batches = [records[at : at + header.size_bytes] for at, header in walk_headers(records)]
+        check_answer(data.error_code)
+        batches = batches_of(data)
         if not batches:
             end = data.last_stable_offset if data.last_stable_offset >= 0 else data.high_watermark
             if position.group.reads_uncommitted:
                 end = data.high_watermark
             return FirstUnread(max(end, offset), None)
-        aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
-        return await scan(self._broker.disk, batches, offset, aborted)
+        return await scan(self._broker.disk, batches, offset, aborted_of(data))
 
 
 class _Scan:
@@ -159,45 +161,3 @@ async def scan(
 ) -> FirstUnread:
     """The first record in batches, found by a thread. Raises ApiError if they are corrupt."""
     return await disk.run_blocking(_Scan(batches, offset, aborted))
-
-
-def _check(error_code: int) -> None:
-    if error_code:
-        error = ErrorCode.from_code(error_code)
-        raise ApiError(error, f"the leader returned {error.name}")
-
-
-def _ends_request(
-    partitions: Sequence[ObservedPartition], isolation: int, timestamp: int = LATEST
-) -> ListOffsetsRequest:
-    topics: dict[str, ListOffsetsTopic] = {}
-    for partition in partitions:
-        topic = topics.setdefault(partition.topic, ListOffsetsTopic(partition.topic))
-        topic.partitions.append(ListOffsetsPartition(partition.index, timestamp=timestamp))
-    return ListOffsetsRequest(CONSUMER, isolation, list(topics.values()), TIMEOUT_MS)
-
-
-def _offsets(
-    response: ListOffsetsResponse,
-) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], ErrorCode]]:
-    found: dict[tuple[str, int], int] = {}
-    errors: dict[tuple[str, int], ErrorCode] = {}
-    for topic in response.topics:
-        for result in topic.partitions:
-            name = (topic.name, result.partition_index)
-            if result.error_code:
-                errors[name] = ErrorCode.from_code(result.error_code)
-            else:
-                found[name] = result.offset
-    return found, errors
-
-
-def _fetch_request(position: GroupPosition, offset: int) -> FetchRequest:
-    partition = position.partition
-    asked = FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
-    return FetchRequest(
-        replica_id=CONSUMER,
-        max_bytes=FETCH_BYTES,
-        isolation_level=READ_UNCOMMITTED if position.group.reads_uncommitted else READ_COMMITTED,
-        topics=[FetchTopic(partition.topic, partition.topic_id, [asked])],
-    )

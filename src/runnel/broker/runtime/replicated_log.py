@@ -23,6 +23,7 @@ from typing import Protocol, TypeVar
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.broker.runtime.acks import Ack, ReplicatedAck
 from runnel.broker.runtime.copied_log import CopiedLog
+from runnel.broker.runtime.deduplication import Deduplication
 from runnel.broker.runtime.turn import Turn, Watcher
 from runnel.controller.values import INTERNAL_TOPICS
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
@@ -73,6 +74,7 @@ class ReplicatedLog(CopiedLog):
         "_stored_acks",
         "_turn",
         "cursors",
+        "dedup",
         "has_followers",
         "is_internal",
         "on_damaged",
@@ -103,6 +105,8 @@ class ReplicatedLog(CopiedLog):
         """Does this node lead, and do others follow? Otherwise what is stored is committed."""
         self.takes_writes = False
         """Does this node lead, and is it not isolated?"""
+        self.dedup: Deduplication | None = None
+        """The idempotency keys, while this node leads and the topic has `dedup.window.ms`."""
         self.watchers: dict[Watcher, None] = {}
         """Long polls on this log."""
         self.cursors: dict[Cursor, None] = {}
@@ -144,6 +148,7 @@ class ReplicatedLog(CopiedLog):
         if self.log.config.acks_wait_for_disk:
             # Even if the rest cannot be synced.
             self._stored(self.log.durable_offset)
+        self._configure_dedup()
         self.commit_stored()
         self.on_role_changed(self.name)
 
@@ -190,6 +195,18 @@ class ReplicatedLog(CopiedLog):
             self.replica.isr_min = config.min_insync_replicas
             if self.has_followers:
                 self.commit_stored()
+        self._configure_dedup()
+
+    def _configure_dedup(self) -> None:
+        is_wanted = self.is_leader and not self.is_internal and self.log.config.dedup_window_ms > 0
+        if not is_wanted:
+            if self.dedup is not None:
+                self.dedup.close()
+                self.dedup = None
+        elif self.dedup is None:
+            self.dedup = Deduplication(self, self._clock)
+        else:
+            self.dedup.configured()
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client whose leader epoch is older or newer than ours; -1 is not checked."""
@@ -231,6 +248,7 @@ class ReplicatedLog(CopiedLog):
 
     def _resign(self, reason: str) -> None:
         self.is_leader = self.takes_writes = self.has_followers = False
+        self._configure_dedup()
         self._fail_above(-1, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
         self._turn.wake(self.watchers)
         self.notify_followers(wakes=True)
@@ -403,6 +421,8 @@ class ReplicatedLog(CopiedLog):
         if isinstance(self.replica, FollowerReplica):
             # It was restarted at a later offset, or this changes nothing.
             self.replica.committed(self.log.high_watermark, end_offset)
+        if self.dedup is not None:
+            self.dedup.truncated(end_offset)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} was truncated to {end_offset}")
         self._fail_above(end_offset, error)
         self._turn.wake(self.watchers)
@@ -430,7 +450,7 @@ class ReplicatedLog(CopiedLog):
         """Stage a batch for the end of the turn. The memory is borrowed until then. Raises ApiError."""
         if not self.takes_writes:
             raise self._not_leader()
-        staged = self.log.stage(records, self.replica.epoch, now_ms, origin)
+        staged = (self.dedup or self.log).stage(records, self.replica.epoch, now_ms, origin)
         if staged.duplicate:
             self._duplicated(staged)
         else:
@@ -445,7 +465,7 @@ class ReplicatedLog(CopiedLog):
         """`stage` for several batches of clients; a rejected batch does not affect the others."""
         if not self.takes_writes:
             return [self._not_leader()] * len(batches)
-        outcomes = self.log.stage_all(batches, self.replica.epoch, now_ms)
+        outcomes = (self.dedup or self.log).stage_all(batches, self.replica.epoch, now_ms)
         size_bytes = count = 0
         for records, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, Staged):
@@ -562,6 +582,8 @@ class ReplicatedLog(CopiedLog):
         if isinstance(self.replica, LeaderReplica):
             # The epoch may have begun while this was to be written.
             self.replica.epoch_start = min(self.replica.epoch_start, end_offset)
+        if self.dedup is not None:
+            self.dedup.truncated(end_offset)
         self._fail_above(end_offset, error)
         self.check_damage(error)
 

@@ -4,10 +4,10 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import TypeVar
 
-from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.promise import Promise, settled
 from runnel.model.errors import ApiError, DamagedLog, ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.ports.disk import BlockingRead, Disk, PartitionLog, Slice, TimestampedOffset
+from runnel.ports.disk import BlockingRead, Disk, NotResident, PartitionLog, Slice, TimestampedOffset
 
 T = TypeVar("T")
 
@@ -70,6 +70,14 @@ class StoredLog:
     def read_batches(self, offset: int, max_bytes: int) -> Promise[Sequence[memoryview]]:
         """Batches from the one that holds `offset` to the end of the log, for replay; at least one if any."""
         return self.load(self.log.read_batches(offset, max_bytes, self.log.written_offset))
+
+    async def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """The (producer id, first offset) of aborted transactions that overlap these offsets."""
+        try:
+            return self.log.aborted_transactions(first_offset, end_offset, may_block=False)
+        except NotResident as cold:
+            await settled(self.load(cold.load))
+            return self.log.aborted_transactions(first_offset, end_offset, may_block=True)
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> Promise[TimestampedOffset | None]:
         """The first record below `end_offset` whose timestamp is at least this."""

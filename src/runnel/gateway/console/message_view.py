@@ -5,6 +5,7 @@ import json
 import shlex
 from dataclasses import dataclass
 
+from runnel.batch.records import IDEMPOTENCY_KEY_HEADER
 from runnel.client.chunk import Message
 from runnel.gateway.console.text import hex_dump, shown_bytes
 from runnel.gateway.json_text import indented
@@ -105,8 +106,9 @@ def commands_of(message: Message, bootstrap: str) -> list[tuple[str, str]]:
 
 
 def headers_text(message: Message) -> str:
-    """Headers as lines of a form."""
+    """Headers as lines of a form, to be sent again; an idempotency key is that of the first record."""
     return "\n".join(
         name if value is None else f"{name}={value.decode('utf-8', 'replace')}"
         for name, value in message.headers
+        if name != IDEMPOTENCY_KEY_HEADER
     )

@@ -73,6 +73,13 @@ BUFFER_BYTES_MAX = 32 * 1024 * 1024
 BUFFER_REFUSED_SHARE = 0.8
 """How full the buffer is when publishes are refused with 429; uploads wait, and use the rest."""
 
+KEYED_BUFFER_BYTES_MAX = 16 * 1024 * 1024
+"""Records with idempotency keys of one principal that are not acknowledged; each of them is also a task."""
+
+DEDUP_S = 1.0
+DEDUP_TOPICS_MAX = 1_000
+"""For how long, and for how many topics, a principal remembers whether they have dedup.window.ms."""
+
 RETRY_AFTER_S = (1, 3)
 """Seconds that refused clients are asked to wait, spread, so that they do not all return at once."""
 

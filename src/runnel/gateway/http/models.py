@@ -26,7 +26,19 @@ TopicName = Annotated[str, Meta(pattern=f"^{NAME_PATTERN}$")]
 GroupId = Annotated[
     str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,255}$", description="A consumer group; letters of any kind.")
 ]
+IdempotencyKey = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        description="For topics with `dedup.window.ms`: if the record was written with this key before, it "
+        "is not written again, and the response is that of the first time.",
+    ),
+]
 MessageIdText = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
+
+
+RENAMED = {"headers_list": "headersList", "idempotency_key": "idempotencyKey"}
 
 
 class Header(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -37,7 +49,7 @@ class Header(Struct, forbid_unknown_fields=True, omit_defaults=True):
     value_base64: Base64 | UnsetType = UNSET
 
 
-class PublishRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "headersList"}):
+class PublishRecord(Struct, forbid_unknown_fields=True, rename=RENAMED):
     """A record. Text is stored as its UTF-8, without quotes; other JSON as its text; null as a tombstone."""
 
     key: Raw | UnsetType = UNSET
@@ -48,6 +60,7 @@ class PublishRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": 
     value_base64: Base64 | UnsetType = UNSET
     partition: Partition | None = None
     timestamp: Timestamp | None = None
+    idempotency_key: IdempotencyKey | None = None
 
 
 class Published(Struct, rename="camel"):

@@ -25,6 +25,9 @@ PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "partition": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
 }
 
+HEADER: dict[str, Any] = {"type": "string", "pattern": r'^([!#-\[\]-~]{1,255}|"[!#-\[\]-~]{1,255}")$'}
+"""What `idempotency.key_of_request` accepts."""
+
 EXACTLY_ONE_VALUE: dict[str, Any] = {
     "oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}],
     "not": {"required": ["key", "key_base64"]},
@@ -123,6 +126,10 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         for name in _PARAMETER.findall(operation.path)
     ]
     parameters += _query(operation, schemas)
+    parameters += [
+        {"name": name, "in": "header", "required": False, "description": description, "schema": HEADER}
+        for name, description in operation.headers.items()
+    ]
     described: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.tag],

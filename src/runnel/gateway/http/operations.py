@@ -72,6 +72,8 @@ class Operation:
     """The role that serves it, beside `both`."""
     tag: str = "messages"
     query: type[msgspec.Struct] = NoQuery
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers with a meaning of their own, each with its description; all are optional texts."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """The body by media type; none without one."""
     errors: tuple[int, ...] = ()

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runnel.client.cluster import Cluster
 from runnel.client.errors import AuthenticationFailed, ClientError
+from runnel.client.keyed_producer import KeyedProducer
 from runnel.client.producer import Producer
+from runnel.gateway.http.idempotency import DedupTopics
 from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     DELIVERY_S,
+    KEYED_BUFFER_BYTES_MAX,
     LOGIN_VALID_S,
     LOGINS_AT_ONCE,
     LOGINS_WAITING_MAX,
@@ -76,7 +79,18 @@ class Principal:
         """When a broker has accepted the credentials last."""
         self.checking: asyncio.Task[None] | None = None
         """Asks a broker whether it still does."""
+        self.dedup = DedupTopics(self.cluster)
         self._producer: Producer | None = None
+        self._keyed_producer: KeyedProducer | None = None
+
+    @property
+    def keyed_producer(self) -> KeyedProducer:
+        """The producer of records with idempotency keys."""
+        if self._keyed_producer is None:
+            self._keyed_producer = KeyedProducer(
+                self.cluster, buffer_bytes=KEYED_BUFFER_BYTES_MAX, delivery_timeout_s=DELIVERY_S
+            )
+        return self._keyed_producer
 
     @property
     def producer(self) -> Producer:
@@ -95,10 +109,14 @@ class Principal:
         if self.checking is not None:
             self.checking.cancel()
         await self.feeds.close()
+        with suppress(TimeoutError, ClientError):
+            async with asyncio.timeout(CLOSE_S):
+                for producer in (self._producer, self._keyed_producer):
+                    if producer is not None:
+                        await producer.flush()
+        if self._keyed_producer is not None:
+            await self._keyed_producer.close()
         if self._producer is not None:
-            with suppress(TimeoutError, ClientError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self._producer.flush()
             await self._producer.close(flush=False)
         await self.cluster.close()
 

@@ -130,9 +130,14 @@ _STATUSES = {
     ErrorCode.POLICY_VIOLATION: 422,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: 422,
     ErrorCode.OFFSET_OUT_OF_RANGE: 422,
+    ErrorCode.DUPLICATE_RESOURCE: 422,
 }
 """The statuses of Kafka's errors; others are 503, as most of them pass."""
 
+SEND_AGAIN = (
+    "it is unknown whether the record was written; send it again with the same idempotency key, and it will "
+    "be stored once"
+)
 UNKNOWN_OUTCOME = (
     "it is unknown whether the records were written; if they are sent again, they may be stored twice"
 )
@@ -145,7 +150,7 @@ def problem_of(error: ClientError) -> Problem:
     if isinstance(error, AuthenticationFailed):
         return Problem(401, "the broker did not accept the credentials")
     if isinstance(error, OutcomeUnknown):
-        return Problem(504, f"{UNKNOWN_OUTCOME} ({error})")
+        return Problem(504, f"{SEND_AGAIN if error.has_key else UNKNOWN_OUTCOME} ({error})")
     if isinstance(error, BufferFull):
         return Problem(429, str(error))
     if isinstance(error, TimedOut) and isinstance(error.__cause__, BrokerError):

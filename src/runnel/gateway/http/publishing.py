@@ -5,12 +5,12 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
-from runnel.batch.records import Record
+from runnel.batch.records import IDEMPOTENCY_KEY_HEADER, Record
 from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.cluster import TopicView
@@ -18,11 +18,13 @@ from runnel.client.deliveries import Deliveries
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http import cloud_events
 from runnel.gateway.http.counting import Element, check_count
+from runnel.gateway.http.idempotency import key_of_request, partition_of, with_key
 from runnel.gateway.http.limits import (
     BUFFER_BYTES_MAX,
     BUFFER_REFUSED_SHARE,
     BULK_ERRORS_MAX,
     BULK_IN_FLIGHT_MAX,
+    KEYED_BUFFER_BYTES_MAX,
     LINE_BYTES_MAX,
     OUTCOME_S,
 )
@@ -43,7 +45,9 @@ from runnel.gateway.http.requests import Call, decode, unsupported
 from runnel.gateway.http.responses import LineStream
 from runnel.gateway.http.topic_names import check_may_change, check_no_system_topic
 from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
 
+T = TypeVar("T")
 ONE_OR_MANY: Any = GivenRecord | list[GivenRecord]
 TURN = 250
 """Records that are converted or sent before other requests have their turn."""
@@ -55,10 +59,11 @@ Sent = asyncio.Future[Delivery]
 
 async def publish(call: Call) -> Response:
     """Write one record, or many."""
-    check_idempotency_key(call)
+    key = key_of_request(call.request.headers)
     view = await _topic(call)
     kind = call.media_type
     if kind == NDJSON:
+        _check_no_key(key)
         return await _upload(call, view)
     if cloud_events.is_event(kind, call.request.headers):
         body = await call.body()
@@ -75,22 +80,18 @@ async def publish(call: Call) -> Response:
     else:
         raise unsupported(call.operation, kind)
     if not is_batch:
-        return call.answer(await publish_one(call.principal, view, records[0]))
+        record = records[0] if key is None else with_key(records[0], key)
+        return call.answer(await publish_one(call.principal, view, record))
+    _check_no_key(key)
     outcomes = await publish_all(call.principal, view, records)
     status = 207 if any(outcome.error is not None for outcome in outcomes) else 200
     return call.answer(PublishOutcomes(outcomes), status)
 
 
-def check_idempotency_key(call: Call) -> None:
-    """400 for requests with a key.
-
-    A cache of keys in one gateway would be no promise: the partition leader has to remember them. Once topics
-    have the setting `dedup.window.ms`, the key is sent as the header `runnel-idempotency-key`, and this check
-    is for topics without the setting.
-    """
-    if "idempotency-key" in call.request.headers:
+def _check_no_key(key: bytes | None) -> None:
+    if key is not None:
         raise Problem(
-            400, "Idempotency-Key is not supported: topics have no deduplication; send the record without it"
+            422, "an Idempotency-Key is for one record: send an idempotencyKey with each of several"
         )
 
 
@@ -116,18 +117,43 @@ async def _topic(call: Call) -> TopicView:
 
 async def send(principal: Principal, topic: str, record: OutgoingRecord, *, waits: bool = False) -> Sent:
     """Queue a record; with `waits`, also while the buffer is full."""
-    sent = await principal.producer.send(
-        topic,
-        record.value,
-        key=record.key,
-        headers=record.headers,
-        partition=record.partition,
-        timestamp_ms=record.timestamp_ms,
-        buffered_max=None if waits else int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
-    )
+    if record.idempotency_key is not None:
+        sent = await _send_with_key(principal, topic, record, record.idempotency_key, waits)
+    else:
+        sent = await principal.producer.send(
+            topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            buffered_max=None if waits else int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
+        )
     # A request that has ended does not retrieve it.
     sent.add_done_callback(lambda future: future.cancelled() or future.exception())
     return sent
+
+
+async def _send_with_key(
+    principal: Principal, topic: str, record: OutgoingRecord, key: bytes, waits: bool
+) -> Sent:
+    if record.timestamp_ms is not None:
+        raise Problem(
+            422, "a record with an idempotency key has the time at which it is written as timestamp"
+        )
+    await principal.dedup.check(topic)
+    view = await principal.cluster.topic(topic)
+    target = TopicPartition(topic, partition_of(record, len(view.partitions)))
+    if target.partition >= len(view.partitions):
+        # It may have been added since.
+        principal.cluster.invalidate_topic(topic)
+        await principal.cluster.leader(target)
+    headers = [*record.headers, (IDEMPOTENCY_KEY_HEADER, key)]
+    return await principal.keyed_producer.send(
+        target,
+        Record(0, time.time_ns() // 1_000_000, record.key, record.value, headers),
+        buffered_max=None if waits else int(KEYED_BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE),
+    )
 
 
 async def publish_one(principal: Principal, view: TopicView, record: OutgoingRecord) -> Published:
@@ -155,26 +181,30 @@ async def publish_all(
     principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
 ) -> list[PublishOutcome]:
     """Write records; the outcome of each."""
-    sent: list[Deliveries] = []
-    for begin in range(0, len(records), TURN):
-        if begin:
-            await asyncio.sleep(0)
-        sent.append(await _send_together(principal, view, records[begin : begin + TURN]))
+    plain = [each for each in records if each.idempotency_key is None]
+    together = [await _send_together(principal, view, part) async for part in _in_turns(plain)]
+    keyed: list[Sent | Problem] = []
+    async for part in _in_turns([each for each in records if each.idempotency_key is not None]):
+        keyed += [await _send_or_refuse(principal, view, each) for each in part]
     loop = asyncio.get_running_loop()
     until_s = loop.time() + OUTCOME_S
+    for deliveries in together:
+        await deliveries.wait(until_s - loop.time())
+    waiting = [each for each in keyed if isinstance(each, asyncio.Future)]
+    if waiting:
+        await asyncio.wait(waiting, timeout=max(until_s - loop.time(), 0.0))
+    of_plain = (_outcome(view, found) for deliveries in together for found in deliveries.outcomes)
+    of_keyed = (outcome_of(view, each) for each in keyed)
     outcomes: list[PublishOutcome] = []
-    for part in sent:
-        if outcomes:
-            await asyncio.sleep(0)
-        await part.wait(until_s - loop.time())
-        outcomes += [_outcome(view, each) for each in part.outcomes]
+    async for part in _in_turns(records):
+        outcomes += [next(of_plain if each.idempotency_key is None else of_keyed) for each in part]
     return outcomes
 
 
 async def _send_together(
     principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
 ) -> Deliveries:
-    """Queue records, as many as are sent in one turn."""
+    """Queue records without idempotency keys."""
     now_ms = time.time_ns() // 1_000_000
     given = [
         (
@@ -197,6 +227,23 @@ async def _send_together(
         for index in range(len(records)):
             refused.set(index, error)
         return refused
+
+
+async def _send_or_refuse(principal: Principal, view: TopicView, record: OutgoingRecord) -> Sent | Problem:
+    try:
+        return await send(principal, view.name, record)
+    except Problem as problem:
+        return problem
+    except ClientError as error:
+        return problem_of(error)
+
+
+async def _in_turns(items: Sequence[T]) -> AsyncGenerator[Sequence[T]]:
+    """The items in parts, between which other requests have their turns."""
+    for begin in range(0, len(items), TURN):
+        if begin:
+            await asyncio.sleep(0)
+        yield items[begin : begin + TURN]
 
 
 async def _converted(given: Sequence[GivenRecord], trace: str | None) -> list[OutgoingRecord]:

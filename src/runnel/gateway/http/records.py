@@ -13,8 +13,18 @@ from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX, HEADERS_BYTES_MAX, RECORD_HEADERS_MAX
 from runnel.gateway.http.message_ids import message_ids
-from runnel.gateway.http.models import Base64, Format, Header, Message, Partition, Timestamp
+from runnel.gateway.http.models import (
+    RENAMED,
+    Base64,
+    Format,
+    Header,
+    IdempotencyKey,
+    Message,
+    Partition,
+    Timestamp,
+)
 from runnel.gateway.http.problems import Problem
+from runnel.model.limits import IDEMPOTENCY_KEY_BYTES_MAX
 
 T = TypeVar("T")
 TRACE_HEADER = "traceparent"
@@ -36,9 +46,10 @@ class OutgoingRecord:
     headers: list[tuple[str, bytes | None]]
     partition: int | None = None
     timestamp_ms: int | None = None
+    idempotency_key: bytes | None = None
 
 
-class GivenRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "headersList"}):
+class GivenRecord(Struct, forbid_unknown_fields=True, rename=RENAMED):
     """A PublishRecord whose headers are not decoded yet: each becomes an object."""
 
     key: Raw | UnsetType = UNSET
@@ -49,6 +60,7 @@ class GivenRecord(Struct, forbid_unknown_fields=True, rename={"headers_list": "h
     value_base64: Base64 | UnsetType = UNSET
     partition: Partition | None = None
     timestamp: Timestamp | None = None
+    idempotency_key: IdempotencyKey | None = None
 
     @property
     def headers_bytes(self) -> int:
@@ -89,13 +101,22 @@ def to_record(given: GivenRecord, traceparent: str | None = None) -> OutgoingRec
     ):
         headers.append((TRACE_HEADER, traceparent.encode()))
     check_headers(headers)
+    key = given.idempotency_key
     return OutgoingRecord(
         _bytes("key", given.key, given.key_base64),
         _bytes("value", given.value, given.value_base64),
         headers,
         given.partition,
         given.timestamp,
+        None if key is None else _idempotency_key(key),
     )
+
+
+def _idempotency_key(text: str) -> bytes:
+    key = text.encode()
+    if len(key) > IDEMPOTENCY_KEY_BYTES_MAX:
+        raise Problem(422, f"the idempotencyKey has more than {IDEMPOTENCY_KEY_BYTES_MAX} bytes")
+    return key
 
 
 def _bytes(name: str, plain: Raw | UnsetType, encoded: str | UnsetType) -> bytes | None:

@@ -41,10 +41,16 @@ PUBLISH = Operation(
         "An object is one record, an array many. Lines of NDJSON are written as they arrive, without a "
         "limit: the response is a summary, or with `Accept: application/x-ndjson` a line for each record. "
         "CloudEvents are accepted in binary, structured and batch mode. The header `traceparent` becomes a "
-        "header of the records. `Idempotency-Key` is answered with 400: topics have no deduplication yet."
+        "header of the records. In topics with `dedup.window.ms`, a record with an idempotency key is stored "
+        "once, however often it is sent: in the header `Idempotency-Key` for one record, or as "
+        "`idempotencyKey` of each. If its outcome is unknown (504), send it again with the same key."
     ),
     role=Role.INGRESS,
     query=PublishQuery,
+    headers={
+        "Idempotency-Key": "The idempotency key of one record, with or without quotes. Refused with 400 if "
+        "the topic has no `dedup.window.ms`, with 422 if the key is that of another record."
+    },
     body={
         JSON: PublishRecord | list[PublishRecord],
         NDJSON: PublishRecord,

@@ -8,9 +8,9 @@ it can read is caught up, although its committed offset is not the end.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runnel.batch.control import read_end_marker
+from runnel.batch.committed import read_committed
 from runnel.batch.errors import BatchInflatesTooFar
-from runnel.batch.header import BatchHeader, read_header
+from runnel.batch.header import BatchHeader
 from runnel.batch.records import unpack_records, walk_records
 from runnel.model.limits import LOOKUP_BATCH_BYTES_MAX
 
@@ -34,19 +34,10 @@ def first_unread(
 
     `aborted` are the (producer id, first offset) of aborted transactions, whose records are not received.
     """
-    pending = sorted(aborted, key=lambda transaction: transaction[1])
-    is_aborting: set[int] = set()
-    for batch in batches:
-        header = read_header(batch)
-        while pending and pending[0][1] <= header.last_offset:
-            is_aborting.add(pending.pop(0)[0])
-        if header.is_control:
-            if header.producer_id in is_aborting and read_end_marker(batch) is not None:
-                is_aborting.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in is_aborting):
-            found = _first_in(batch, header, offset)
-            if found is not None:
-                return FirstUnread(found, header.max_timestamp, header.uses_log_append_time)
+    for batch, header, is_received in read_committed(batches, aborted):
+        found = _first_in(batch, header, offset) if is_received else None
+        if found is not None:
+            return FirstUnread(found, header.max_timestamp, header.uses_log_append_time)
         offset = max(offset, header.next_offset)
     return FirstUnread(offset, None)
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runnel.batch.records import IDEMPOTENCY_KEY_HEADER
 from runnel.model.ids import NO_ID, id_text
 
 PREFIX = "runnel.dead-letter."
@@ -105,9 +106,14 @@ def attempts_of(headers: Headers) -> int:
 
 
 def headers_back(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """The original headers, and the number of redrives."""
+    """The original headers, and the number of redrives.
+
+    Not the idempotency key: the record that had it first is in the topic already, and this is another one.
+    """
     own = [
-        (name, value) for name, value in headers if not name.startswith((PREFIX, CONNECT)) and name != ATTEMPT
+        (name, value)
+        for name, value in headers
+        if not name.startswith((PREFIX, CONNECT)) and name not in (ATTEMPT, IDEMPOTENCY_KEY_HEADER)
     ]
     return [*own, (ATTEMPT, str(attempts_of(headers) + 1).encode())]
 

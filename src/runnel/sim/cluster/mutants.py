@@ -11,6 +11,7 @@ from typing import Any
 
 from runnel.broker.runtime import leadership_proof
 from runnel.broker.runtime.copied_log import CopiedLog
+from runnel.broker.runtime.deduplication import Deduplication
 from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.quorum_log import QuorumLog
 from runnel.broker.runtime.replicated_log import ReplicatedLog
@@ -27,7 +28,7 @@ from runnel.log.names import snapshot_name
 from runnel.messages.alter_partition import BrokerState
 from runnel.messages.create_topics import CreatableTopic
 from runnel.model.ids import SnapshotId
-from runnel.ports.disk import Slice
+from runnel.ports.disk import Slice, Staged
 from runnel.raft.leader import Leader
 from runnel.raft.polling import Polling
 from runnel.raft.requests import Requests
@@ -56,7 +57,7 @@ class Mutant:
     patches: tuple[Patch, ...]
     kinds: tuple[str, ...]
     policy: str = "never"
-    is_transactional: bool = False
+    workload: str = "records"
     is_dynamic: bool = False
     """Are voters changed?"""
     snapshot_bytes: int = SNAPSHOT_BYTES
@@ -299,6 +300,24 @@ def keep_leader_epoch(old: PartitionState, record: PartitionChangeRecord) -> tup
     return (replicas, isr, leader, old.leader_epoch, *rest)
 
 
+# Rule 14: a leader knows the idempotency key of each record of its log, and of no other; a duplicate is
+# acknowledged with the first record.
+
+read_on, stage_with_key = Deduplication._read_on, Deduplication.stage
+
+
+def read_committed_keys(self: Deduplication, reading: Any) -> None:
+    """Deduplication._read_on up to the high watermark only."""
+    reading.end_offset = min(reading.end_offset, self._stored.log.high_watermark)
+    read_on(self, reading)
+
+
+def acknowledge_early(self: Deduplication, *batch: Any) -> Staged:
+    """Deduplication.stage with duplicates that wait for nothing."""
+    staged = stage_with_key(self, *batch)
+    return replace(staged, last_offset=-1) if staged.duplicate else staged
+
+
 PARTITIONS = ("isolation", "one-way partition", "pause", "division")
 
 MUTANTS = {
@@ -356,14 +375,14 @@ MUTANTS = {
             7,
             ((ShardDriver, "_await", await_nothing),),
             PARTITIONS,
-            is_transactional=True,
+            workload="transactions",
         ),
         Mutant(
             "unproven-coordinator",
             7,
             ((leadership_proof, "prove_leadership", prove_nothing),),
             ("isolation", "bridge partition"),
-            is_transactional=True,
+            workload="transactions",
         ),
         Mutant(
             "coordinator-below-min-isr", 7, ((ReplicatedLog, "check_in_sync", check_nothing),), PARTITIONS
@@ -395,6 +414,27 @@ MUTANTS = {
             snapshot_bytes=1000,
         ),
         Mutant("leader-epoch-kept", 13, ((image, "_values_after", keep_leader_epoch),), PARTITIONS),
+        Mutant(
+            "keys-of-committed-records",
+            14,
+            ((Deduplication, "_read_on", read_committed_keys),),
+            (*PARTITIONS, "kill"),
+            workload="keys",
+        ),
+        Mutant(
+            "early-duplicate",
+            14,
+            ((Deduplication, "stage", acknowledge_early),),
+            (*PARTITIONS, "kill"),
+            workload="keys",
+        ),
+        Mutant(
+            "key-of-truncated-record",
+            14,
+            ((Deduplication, "truncated", lambda self, end_offset: None),),
+            ("full disk",),
+            workload="keys",
+        ),
     )
 }
 """By name."""

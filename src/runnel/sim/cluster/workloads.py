@@ -1,11 +1,19 @@
 """Workloads of a cluster: what clients do, and what is verified at the end."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from runnel.sim.clients import TOPIC, Committer, Producer, Reader, SimClient, create_topic
+from runnel.sim.clients import (
+    TOPIC,
+    Committer,
+    KeyedProducer,
+    Producer,
+    Reader,
+    SimClient,
+    create_topic,
+)
 from runnel.sim.cluster.administrator import ClusterAdministrator
 from runnel.sim.cluster.simulation import (
     SETTLE_SECONDS_MAX,
@@ -27,6 +35,8 @@ PARTITIONS = 2
 REPLICAS = 3
 MEMBERS = 3
 WARM_UP_SECONDS = 0.5
+DEDUP = {"dedup.window.ms": "86400000"}
+"""Longer than clocks jump."""
 
 Show = Callable[[str], None]
 
@@ -104,6 +114,32 @@ def simulate_records(
         return _result(seed, simulation, found)
 
 
+def simulate_keys(
+    seed: int, show: Show | None = None, adapt: Callable[[Shape], Shape] = unchanged
+) -> ClusterResult:
+    """Producers with idempotency keys, two of which send the same, and consumers. Raises Anomaly."""
+    simulation = ClusterSimulation(f"keys {seed}", adapt(draw_shape(Random(f"keys {seed}"))), show)
+    with simulation.cluster.running():
+        history = ClusterHistory(simulation)
+        administrator = ClusterAdministrator({TOPIC: PARTITIONS}, simulation.brokers, REPLICAS)
+        producers = [
+            KeyedProducer(f"keyed{number}", number % PARTITIONS, history)
+            for number in range(2 * PARTITIONS)
+            for _ in range(2)
+        ]
+        readers = [Reader(partition, history) for partition in range(PARTITIONS)]
+        counts = lambda: (history.acknowledged, history.reads)  # noqa: E731
+        clients: list[SimClient] = [*producers, *readers, administrator]
+        _run(simulation, {TOPIC: PARTITIONS}, clients, counts, DEDUP)
+        simulation.clients.stop()
+        simulation.wait_until_in_sync()
+        simulation.check(administrator.check(simulation.clients))
+        simulation.check(_check_logs(simulation.clients, history, producers))
+        simulation.invariants.partitions.check_all()
+        found = Counter(acknowledged=history.acknowledged, reads=history.reads)
+        return _result(seed, simulation, found)
+
+
 def simulate_transactions(
     seed: int, show: Show | None = None, adapt: Callable[[Shape], Shape] = unchanged
 ) -> ClusterResult:
@@ -146,11 +182,12 @@ def _run(
     topics: dict[str, int],
     clients: list[SimClient],
     counts: Callable[[], tuple[int, ...]],
+    configs: Mapping[str, str] | None = None,
 ) -> None:
     """Run the clients through all faults, and until each kind of them makes progress afterwards."""
     simulation.start()
     for name, partitions in topics.items():
-        simulation.check(create_topic(simulation.clients, partitions, name, REPLICAS))
+        simulation.check(create_topic(simulation.clients, partitions, name, REPLICAS, configs))
     if simulation.shape.is_dynamic:
         # Two of them: a change may be requested before the last one is committed.
         clients = [*clients, *(VoterAdministrator(simulation.shape.voters_min) for _ in range(2))]
@@ -170,13 +207,21 @@ def _run(
     )
 
 
-async def _check_logs(world: World, history: History, producers: list[Producer]) -> None:
+async def _check_logs(world: World, history: History, producers: Sequence[Producer | KeyedProducer]) -> None:
     for partition in range(PARTITIONS):
         log = await whole_log(world, partition)
         history.check_log(partition, log)
         for producer in producers:
             if producer.partition == partition:
                 history.check_producer(producer.name, log, producer.sent)
+
+
+SIMULATIONS: dict[str, Callable[..., ClusterResult]] = {
+    "records": simulate_records,
+    "keys": simulate_keys,
+    "transactions": simulate_transactions,
+}
+"""By the name of their workload."""
 
 
 async def _verify_transactions(world: World, history: TransactionHistory) -> None:
