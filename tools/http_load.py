@@ -10,21 +10,18 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import resource
 import signal
-import socket
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from runnel.server.process import SUPERVISOR_FD
 from runnel.testing import Broker
+from tools.gateway_process import GatewayProcess
+from tools.processes import cpu_seconds, memory_peak_bytes
 
 TOPIC = "load"
 PARTITIONS = 4
@@ -52,57 +49,18 @@ class Received:
         self.cursor = cursor
 
 
-class GatewayProcess:
-    """A gateway on a fixed port, which can be killed and started again."""
+class MeteredGateway(GatewayProcess):
+    """A gateway, and what all its processes have used."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self._parent = os.pipe()
-        self._process: subprocess.Popen[str] | None = None
-        self.cpu_s = 0.0
-        self.memory_bytes = 0
+    cpu_s = 0.0
+    memory_bytes = 0
 
-    def start(self) -> None:
-        """Start, and wait until it serves."""
-        command = [sys.executable, "-m", "runnel.gateway", "--bootstrap-server", self._bootstrap]
-        command += ["--listen", f"127.0.0.1:{self.port}", "--alerts", "off"]
-        self._process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=(self._parent[0],),
-            env={**os.environ, SUPERVISOR_FD: str(self._parent[0])},
-        )
-        assert self._process.stdout is not None
-        self._process.stdout.readline()
-
-    def sample(self) -> None:
-        """Add what it has used so far."""
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        self._cpu_now_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        self.memory_bytes = max(self.memory_bytes, int(peak.split()[1]) * 1024)
-
-    def end(self, number: signal.Signals) -> None:
-        """End it with a signal."""
-        self.sample()
-        assert self._process is not None
-        self.cpu_s += self._cpu_now_s
-        self._process.send_signal(number)
-        self._process.wait(30)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def close(self) -> None:
-        """End it, if it runs."""
-        for end in self._parent:
-            os.close(end)
-        if self._process is not None and self._process.poll() is None:
-            self.end(signal.SIGTERM)
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it with a signal, and add what it has used."""
+        if self.is_running:
+            self.cpu_s += cpu_seconds(self.pid)
+            self.memory_bytes = max(self.memory_bytes, memory_peak_bytes(self.pid))
+        super().end(number)
 
 
 async def follow_events(port: int, total: int, received: Received) -> None:
@@ -179,7 +137,7 @@ async def publish(port: int, first: int, count: int, rate: int) -> None:
         await asyncio.sleep(batch / rate)
 
 
-async def run(options: argparse.Namespace, gateway: GatewayProcess) -> bool:
+async def run(options: argparse.Namespace, gateway: MeteredGateway) -> bool:
     """The whole run; has every client received everything?"""
     total = options.messages
     clients = [Received() for _ in range(options.sse + options.websockets)]
@@ -196,7 +154,6 @@ async def run(options: argparse.Namespace, gateway: GatewayProcess) -> bool:
         await asyncio.to_thread(gateway.start)
         await publish(gateway.port, total // 2, total - total // 2, options.rate)
     seconds = time.monotonic() - began_s
-    gateway.sample()
     wrong = [text for received in clients for text in received.wrong]
     deliveries = sum(received.count for received in clients)
     print(f"{options.sse} SSE and {options.websockets} WebSocket clients, {total} messages, {seconds:.1f} s")
@@ -220,12 +177,8 @@ def main() -> int:
     with Broker() as broker:
         with broker.client() as client:
             client.create_topic(TOPIC, partitions=PARTITIONS)
-        gateway = GatewayProcess(broker.bootstrap_servers)
-        gateway.start()
-        try:
+        with MeteredGateway(broker.bootstrap_servers) as gateway:
             is_complete = asyncio.run(run(options, gateway))
-        finally:
-            gateway.close()
     print(f"gateway: {gateway.memory_bytes / 2**20:.0f} MiB at most, {gateway.cpu_s:.1f} s of CPU")
     return 0 if is_complete else 1
 

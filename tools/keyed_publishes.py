@@ -24,7 +24,8 @@ from typing import Any
 from runnel.client.sync import SyncClient
 from tools.cluster.local import local_cluster
 from tools.cluster.nodes import NodeCluster
-from tools.http_load import PARTITIONS, TOPIC, GatewayProcess, Received, follow_events
+from tools.gateway_process import GatewayProcess
+from tools.http_load import PARTITIONS, TOPIC, Received, follow_events
 
 ATTEMPT_S = 15.0
 """How long a client waits for a response: longer than a gateway waits for the outcome."""
@@ -201,15 +202,10 @@ def run(folder: Path, workers: int, records: int, seed: int) -> list[str]:
         with SyncClient(cluster.bootstrap) as client:
             settings = {"dedup.window.ms": str(WINDOW_MS), "min.insync.replicas": "2"}
             client.create_topic(TOPIC, partitions=PARTITIONS, settings=settings)
-        gateways = [GatewayProcess(cluster.bootstrap) for _ in range(2)]
-        try:
-            for gateway in gateways:
-                gateway.start()
+        with contextlib.ExitStack() as stack:
+            gateways = [stack.enter_context(GatewayProcess(cluster.bootstrap)) for _ in range(2)]
             answers, received = asyncio.run(load(cluster, gateways, workers, records, seed))
             log = stored(cluster.bootstrap)
-        finally:
-            for gateway in gateways:
-                gateway.close()
     wrong = differences(answers, received, log, workers * records)
     print(f"{workers * records} records in {time.monotonic() - began_s:.1f} s")
     print(f"answers: {dict(answers.statuses)}, lines cut: {answers.lines_cut}")

@@ -114,3 +114,27 @@ def test_a_new_producer_id_restarts_sequence_numbers():
 def test_the_estimated_size_is_an_upper_bound(value, key, header):
     item = Record(0, 1, key, value, [(header, value)])
     assert record_size_bytes(item) >= len(encode_record(2**40, 2**20, key, value, item.headers))
+
+
+def test_partitions_without_records_are_not_looked_through() -> None:
+    batches = Accumulator(batch_bytes=100, compression=0)
+    for number in range(50):
+        partition = TopicPartition("t", number)
+        batches.add(partition, record(b"a"), waiter(), 0.0)
+        assert batches.ready(now_s=1.0) == [partition]
+        batches.complete(batches.take(partition, ME))
+        assert batches.is_empty and not batches._queues
+
+
+def test_an_open_batch_takes_records_until_it_is_full_or_sent() -> None:
+    batches = Accumulator(batch_bytes=100, compression=0)
+    assert not batches.add_to_open(HERE, record(b"a"), waiter())
+    add(batches, b"a")
+    size_bytes = record_size_bytes(record(b"a"))
+    assert [batches.add_to_open(HERE, record(b"a"), waiter()) for _ in range(4)] == [
+        (count + 1) * size_bytes <= 100 for count in range(1, 5)
+    ]
+    batch = batches.take(HERE, ME)
+    assert len(batch.records) == 100 // size_bytes
+    batches.requeue(batch, not_before_s=0.0)
+    assert not batches.add_to_open(HERE, record(b"a"), waiter())

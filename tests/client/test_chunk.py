@@ -7,7 +7,7 @@ from runnel.batch.compression import Compression
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import patch_offset_and_epoch
 from runnel.batch.records import Record
-from runnel.client.chunk import Chunk, NoRoom, Room, end_of
+from runnel.client.chunk import Chunk, NoRoom, Room
 from runnel.client.errors import BrokerError
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -36,7 +36,7 @@ def marker(base_offset: int, producer_id: int, committed: bool) -> bytearray:
 
 def chunk(*batches: bytearray, from_offset: int = 0, aborted: tuple[tuple[int, int], ...] = ()) -> Chunk:
     records = memoryview(b"".join(batches))
-    return Chunk(HERE, records, from_offset, end_of(HERE, records, from_offset), 0, aborted)
+    return Chunk(HERE, records, from_offset, 0, aborted)
 
 
 def seen(view: Chunk) -> list[tuple[int, bytes | None]]:
@@ -90,8 +90,11 @@ def test_corrupt_batches_raise_an_error():
 
 
 def test_garbage_raises_a_client_error():
+    garbage = chunk(bytearray(100))
     with pytest.raises(BrokerError, match="reading t-3"):
-        chunk(bytearray(100))
+        seen(garbage)
+    with pytest.raises(BrokerError, match="reading t-3"):
+        assert garbage.next_offset
 
 
 def large(*, headers: int = 0) -> Chunk:

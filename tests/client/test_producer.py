@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from runnel.batch.records import Record
 from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.chunk import Message
@@ -137,6 +138,61 @@ def test_an_invalid_partition_is_rejected(address, name):
 
     with pytest.raises(BrokerError, match="has 2 partitions, numbered from 0"):
         asyncio.run(play())
+
+
+def a_record(value: bytes, key: bytes | None = None) -> Record:
+    return Record(0, 5, key, value)
+
+
+def test_records_are_sent_together(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, partitions=2)
+            given = [(a_record(b"%d" % number), number % 3) for number in range(30)]
+            async with Producer(cluster, batch_bytes=200) as producer:
+                deliveries = await producer.send_all(name, given, buffered_max=1_000_000)
+                await deliveries.wait(20)
+                assert await producer.send_all(name, [], buffered_max=0)
+            found = {(each.partition, each.offset): each.value for each in await read_all(cluster, name)}
+        for (record, partition), outcome in zip(given, deliveries.outcomes, strict=True):
+            if partition == 2:
+                assert isinstance(outcome, BrokerError) and "has 2 partitions" in str(outcome)
+            else:
+                assert isinstance(outcome, Delivery)
+                assert found.pop((partition, outcome.offset)) == record.value
+        assert not found
+
+    asyncio.run(play())
+
+
+def test_records_sent_together_are_refused_one_by_one_when_the_buffer_is_full(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name)
+            async with Producer(cluster) as producer:
+                given = [(a_record(b"x" * 100), None)] * 5
+                deliveries = await producer.send_all(name, given, buffered_max=300)
+                await deliveries.wait(20)
+            kinds = [type(each) for each in deliveries.outcomes]
+            assert kinds == [Delivery, Delivery, Delivery, BufferFull, BufferFull]
+            assert len(await read_all(cluster, name)) == 3
+
+    asyncio.run(play())
+
+
+def test_records_sent_together_fail_with_the_producer(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name)
+            producer = Producer(cluster, linger_ms=10_000)
+            deliveries = await producer.send_all(name, [(a_record(b"x"), None)] * 2, buffered_max=1000)
+            await deliveries.wait(0)
+            assert deliveries.outcomes == [None, None]
+            await producer.close(flush=False)
+            await deliveries.wait(20)
+            assert all("was closed" in str(each) for each in deliveries.outcomes)
+
+    asyncio.run(play())
 
 
 def test_a_full_buffer_blocks_the_sender(address, name):

@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tools.bench import charts, page
+from tools.bench.__main__ import with_last_run
+from tools.bench.http_table import WORKLOADS
 from tools.bench.table import LATENCY_ROWS, ROWS, TIMES, Compared, Row, compare
 
 MORE = Row("rate", "rate", "req/s", True, goal=4, floor=2)
@@ -54,8 +56,16 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
         "Kafka": [{row.key: 1.0 for row in [*ROWS, *LATENCY_ROWS]}],
     }
     sizes = [{"partitions": count, "memory_mb": count / 10, "restart_s": 1.0} for count in (10, 1000)]
+    figures = {"rps": 50.0, "p50_us": 1.0, "p99_us": 2.0, "cpu_us": 3.0}
+    over_http = {f"{each.key}_{name}": value for each in WORKLOADS for name, value in figures.items()}
+    natively = {**over_http, **{f"{each.key}_rps": 60.0 for each in WORKLOADS}, "http_publish_1_1_rps": 500.0}
     results = {
         "rounds": rounds,
+        "http": {
+            "rounds": {"HTTP": [over_http], "native": [natively]},
+            "warm_up": {"HTTP": {"http_publish_1_1": "steady"}, "native": {}},
+            "run": {"rounds": 1, "seconds": 0.8},
+        },
         "partitions": {"Runnel": sizes},
         "workers": [{"workers": 1, "produce_rps": 150_000.0}, {"workers": 2, "produce_rps": 160_000.0}],
         "settings": {"Runnel": "defaults"},
@@ -63,7 +73,7 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
         "warm_up": {"Runnel": {"small": "steady after 3 windows, 12 s"}, "Kafka": {}},
     }
     reasons = tmp_path / "reasons.toml"
-    reasons.write_text('[miss]\nstart_s = "it is cold"\n')
+    reasons.write_text('[miss]\nstart_s = "it is cold"\nhttp_publish_1 = "it is Python"\n')
     page.write(results, tmp_path, reasons)
     text = (tmp_path / "BENCHMARKS.md").read_text()
     assert all(row.label in text for row in ROWS)
@@ -72,11 +82,29 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
     assert "| end to end, 50,000 records/s | 2 | 2 | 2 | 1 | 1 | 1 | 2x | 2x | 2x |" in text
     assert "| small | steady after 3 windows, 12 s | – |" in text
     assert "Runnel, 1,000" in text
+    assert "POST\n/topics/{topic}/publish" in text and "1 rounds of 0.8 s" in text
+    assert all(each.row.label in text for each in WORKLOADS)
+    assert "* **publish 1 record** (0.1x with 1): it is Python" in text
+    assert "| http_publish_1_1 | steady | – |" in text
     assert "| | 1 worker | 2 workers |" in text
     assert "in flight, req/s | 150,000 | 160,000 |" in text
     for name in ("advantage.svg", "memory.svg", "restart.svg"):
         assert f"bench/{name}" in text
         ElementTree.parse(tmp_path / "bench" / name)
+
+
+def test_a_part_that_is_measured_alone_is_shown_with_the_last_run(tmp_path: Path) -> None:
+    file = tmp_path / "latest.json"
+    found = {"rounds": {}, "warm_up": {}, "http": {"run": {}}, "workers": []}
+    assert with_last_run(found, file, ["http"]) == found
+    file.write_text('{"rounds": {"Runnel": []}, "workers": [{"workers": 1}]}')
+    shown = with_last_run(found, file, ["http"])
+    assert (shown["rounds"], shown["workers"], shown["http"]) == (
+        {"Runnel": []},
+        [{"workers": 1}],
+        {"run": {}},
+    )
+    assert with_last_run(found, file, ["http", "security"]) == with_last_run(found, file, []) == found
 
 
 def test_a_chart_of_nothing_is_still_a_chart() -> None:

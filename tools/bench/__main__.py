@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.bench import clients, cluster, loadgen, measures, page, rebalance, security, transactions, workers
+from tools.bench import (
+    clients,
+    cluster,
+    http_gateway,
+    http_table,
+    loadgen,
+    measures,
+    page,
+    rebalance,
+    security,
+    transactions,
+    workers,
+)
 from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Meter, Runnel, System
@@ -49,12 +61,16 @@ PARTS = {
     "durable": Part(measures.durable),
     "bulk": Part(measures.bulk),
 }
+COMPARED = (*PARTS, "rebalance", "cluster", "security")
+ALONE = ("http", "workers")
+"""Parts without Apache Kafka."""
 
 
 def main() -> int:
     options = options_of(sys.argv[1:])
     unwind_when_ended()
-    if reasons := missing([loadgen.build, loadgen.libssl, kafka_jars]):
+    is_compared = bool(set(options.only or COMPARED).intersection(COMPARED))
+    if reasons := missing([loadgen.build, *((loadgen.libssl, kafka_jars) if is_compared else ())]):
         print(*(f"make bench: {reason}" for reason in reasons), sep="\n", file=sys.stderr)
         return 2
     program = loadgen.build()
@@ -73,20 +89,17 @@ def main() -> int:
             "window_s": options.warm_up.window_s,
             "warm_up_s": options.warm_up.limit_s,
         },
+        "rounds": {},
+        "warm_up": {},
         "partitions": {},
         "workers": [],
+        "http": {},
     }
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
         folder = Path(name)
-        results["rounds"], results["warm_up"] = measure(systems, folder, program, options)
-        if "cluster" in (options.only or ["cluster"]):
-            add_clusters(results, folder / "cluster", program, options)
-        if "security" in (options.only or ["security"]):
-            add_security(results, folder / "security", program, options)
-        if "workers" in (options.only or ["workers"]):
-            results["workers"] = workers.compare_workers(
-                folder / "workers", program, options.seconds, options.warm_up
-            )
+        if is_compared:
+            results["rounds"], results["warm_up"] = measure(systems, folder, program, options)
+        add_parts(results, folder, program, options)
         is_whole = True
         if options.partitions and not options.only:
             try:
@@ -95,7 +108,8 @@ def main() -> int:
                 # An hour of measurements is not lost by the last one.
                 print(f"the measurements with many partitions failed: {failure}", file=sys.stderr)
                 is_whole = False
-    status = report(results, write=options.write or not (options.quick or options.only))
+    write = options.write or not (options.quick or options.only)
+    status = report(results, write, options.only or [])
     return status if is_whole else 1
 
 
@@ -110,7 +124,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         nargs="*",
-        choices=[*PARTS, "rebalance", "cluster", "security", "workers"],
+        choices=[*COMPARED, *ALONE],
         help="some parts, no page",
     )
     options = parser.parse_args(arguments)
@@ -156,6 +170,22 @@ def measure(
         for name, bench in benches.items()
     }
     return rounds, warm_ups
+
+
+def add_parts(results: dict[str, Any], folder: Path, program: Path, options: argparse.Namespace) -> None:
+    """The parts that start brokers of their own."""
+    if "cluster" in (options.only or ["cluster"]):
+        add_clusters(results, folder / "cluster", program, options)
+    if "security" in (options.only or ["security"]):
+        add_security(results, folder / "security", program, options)
+    if "http" in (options.only or ["http"]):
+        results["http"] = http_gateway.compare_http(
+            folder / "http", program, options.rounds, options.seconds, options.warm_up, SETTINGS
+        )
+    if "workers" in (options.only or ["workers"]):
+        results["workers"] = workers.compare_workers(
+            folder / "workers", program, options.seconds, options.warm_up
+        )
 
 
 def add_clusters(results: dict[str, Any], folder: Path, program: Path, options: argparse.Namespace) -> None:
@@ -251,18 +281,31 @@ def scaling(systems: list[System], folder: Path, program: Path, options: argpars
     return results
 
 
-def report(results: dict[str, Any], write: bool) -> int:
+def with_last_run(results: dict[str, Any], file: Path, only: list[str]) -> dict[str, Any]:
+    """What the page shows: if only parts without Apache Kafka were measured, the others of the last run."""
+    if not only or not set(only) <= set(ALONE) or not file.exists():
+        return results
+    last: dict[str, Any] = json.loads(file.read_text())
+    return {**results, **last, **{part: results[part] for part in only}}
+
+
+def report(results: dict[str, Any], write: bool, only: list[str]) -> int:
     """Print the tables, write the page; 1 if a full run is below a floor."""
     compared = compare(results["rounds"], "Runnel", "Kafka")
     if write:
-        folder = ROOT / "docs" / "bench"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "latest.json").write_text(json.dumps(results, indent=1) + "\n")
-        page.write(results, ROOT / "docs", Path(__file__).with_name("reasons.toml"))
-    print(page.table(compared))
+        file = ROOT / "docs" / "bench" / "latest.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shown = with_last_run(results, file, only)
+        file.write_text(json.dumps(shown, indent=1) + "\n")
+        page.write(shown, ROOT / "docs", Path(__file__).with_name("reasons.toml"))
+    if compared:
+        print(page.table(compared))
     latencies = compare(results["rounds"], "Runnel", "Kafka", LATENCY_ROWS)
     if latencies:
         print(page.latency_table(latencies))
+    if results["http"]:
+        compared += http_table.http_lines(results["http"]["rounds"])
+        print(http_table.http_table(results["http"]["rounds"]))
     if results["workers"]:
         print(page.workers_table(results["workers"]))
     if results["run"]["is_quick"]:

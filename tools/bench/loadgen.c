@@ -1,6 +1,6 @@
 /* Load generator for brokers that speak Kafka's protocol: one thread, epoll, requests encoded in advance.
  *
- *   loadgen produce|fetch|latency|connect key=value ...
+ *   loadgen produce|fetch|latency|connect|http key=value ...
  *
  * produce, fetch: a closed loop. Each connection keeps `in_flight` requests under way for `seconds`. In a cluster,
  *   `leaders` lists the port of each partition's leader; connections are spread over them, and each one produces
@@ -11,6 +11,10 @@
  *   sends them. What is due in the first `discard` seconds is not recorded.
  *
  * connect: opens connections, authenticates and closes them, in `processes` of one connection at a time.
+ *
+ * http: a closed loop over HTTP/1.1. Each connection has one request under way and stays open; it sends the requests
+ *   of the file `requests` in turn. Statuses other than 200 are errors; responses without `body_min` bytes count as
+ *   empty.
  *
  * With `tls`, the path of OpenSSL's libssl, connections use TLS; with `mechanism` (PLAIN, SCRAM-SHA-512), `user` and
  * `password` they authenticate first.
@@ -37,6 +41,7 @@
 #include <unistd.h>
 
 #include "loadgen_encoding.h"
+#include "loadgen_http.h"
 #include "loadgen_tls.h"
 
 enum {
@@ -714,17 +719,112 @@ static double connect_loop(void) {
     return (double)(now_ns() - start) / 1e9;
 }
 
+/* The closed loop over HTTP */
+
+struct http_connection {
+    struct connection connection; /* First, as the poller returns it. */
+    size_t number;                /* Of the request that is under way. */
+    int64_t sent_ns;
+    int status;                   /* 0 until the head of the response is complete. */
+    int is_under_way;
+};
+
+static struct http_request *http_requests;
+static size_t http_request_count, http_body_min;
+
+static void send_http(struct http_connection *http) {
+    struct connection *connection = &http->connection;
+    const struct http_request *request = http_requests + http->number;
+    while (http->is_under_way && connection->sent_bytes < request->length) {
+        struct iovec part = {request->bytes + connection->sent_bytes, request->length - connection->sent_bytes};
+        if (connection->sent_bytes == 0) http->sent_ns = now_ns();
+        size_t sent = send_some(connection, &part, 1);
+        if (sent == 0) return;
+        connection->sent_bytes += sent;
+    }
+    want_write(connection, 0);
+}
+
+static void on_http_response(struct http_connection *http, int64_t at_ns) {
+    struct connection *connection = &http->connection;
+    const char *body = memchr(connection->response, 0, connection->capacity);
+    size_t body_bytes = connection->expected - (size_t)((const uint8_t *)body + 4 - connection->response);
+    responses++;
+    bytes += http_requests[http->number].length + connection->expected;
+    add_sample(&latencies, at_ns - http->sent_ns);
+    if (http->status != HTTP_OK && errors++ < 3) fprintf(stderr, "status %d: %.300s\n", http->status, body + 4);
+    if (body_bytes < http_body_min) empty++;
+    memset(connection->response, 0, connection->received < connection->capacity ? connection->received
+                                                                               : connection->capacity);
+    connection->sent_bytes = connection->received = 0;
+    http->status = 0;
+    http->number = (http->number + 1) % http_request_count;
+    http->is_under_way = at_ns < end_ns;
+}
+
+static void receive_http(struct http_connection *http) {
+    struct connection *connection = &http->connection;
+    size_t end = receive_some(connection), room = connection->capacity - 1;
+    int64_t at_ns = now_ns();
+    if (connection->received < room)
+        memcpy(connection->response + connection->received, receive_buffer,
+               end < room - connection->received ? end : room - connection->received);
+    connection->received += end;
+    if (http->status == 0) {
+        size_t kept = connection->received < room ? connection->received : room;
+        http->status = read_head(connection->response, kept, &connection->expected);
+        if (http->status == 0 && kept == room) fail("a head of more than %zu bytes", room);
+    }
+    if (http->status == 0 || connection->received < connection->expected) return;
+    if (connection->received > connection->expected) fail("more than one response to a request");
+    on_http_response(http, at_ns);
+}
+
+static double http_loop(void) {
+    int count = (int)int_option("connections", NULL), port = (int)int_option("port", NULL);
+    http_requests = read_requests(text_option("requests", NULL), &http_request_count);
+    http_body_min = (size_t)int_option("body_min", "0");
+    struct http_connection *connections = allocate((size_t)count * sizeof *connections);
+    for (int i = 0; i < count; i++) {
+        connections[i].number = (size_t)i * 7 % http_request_count;
+        open_connection(&connections[i].connection, port, HTTP_HEAD_BYTES_MAX + 1);
+    }
+    int64_t start = now_ns(), last_ns = start;
+    end_ns = start + (int64_t)(real_option("seconds", NULL) * 1e9);
+    for (int i = 0; i < count; i++) {
+        connections[i].is_under_way = 1;
+        send_http(connections + i);
+    }
+    for (int is_busy = 1; is_busy;) {
+        struct epoll_event events[64];
+        int ready = epoll_wait(poller, events, 64, 1000);
+        for (int i = 0; i < ready; i++) {
+            struct http_connection *http = events[i].data.ptr;
+            if (events[i].events & (EPOLLIN | EPOLLHUP)) receive_http(http);
+            send_http(http);
+        }
+        last_ns = now_ns();
+        if (last_ns > end_ns + DRAIN_S * 1000000000LL) fail("requests were not answered within %d s", DRAIN_S);
+        is_busy = last_ns < end_ns;
+        for (int i = 0; i < count && !is_busy; i++) is_busy = connections[i].is_under_way;
+    }
+    return (double)(last_ns - start) / 1e9;
+}
+
 int main(int count, char **values) {
-    if (count < 2) fail("usage: loadgen produce|fetch|latency|connect key=value ...");
+    if (count < 2) fail("usage: loadgen produce|fetch|latency|connect|http key=value ...");
     argument_count = count;
     argument_values = values;
     if (*text_option("tls", "")) load_openssl(text_option("tls", ""));
-    int connects = !strcmp(values[1], "connect");
-    topic = text_option("topic", connects ? "" : NULL);
+    int connects = !strcmp(values[1], "connect"), is_http = !strcmp(values[1], "http");
+    topic = text_option("topic", connects || is_http ? "" : NULL);
     poller = epoll_create1(0);
     receive_buffer = allocate(RECEIVE_BYTES);
     int is_open = !strcmp(values[1], "latency");
-    double seconds = connects ? connect_loop() : is_open ? open_loop() : closed_loop(!strcmp(values[1], "fetch"));
+    double seconds = connects  ? connect_loop()
+                     : is_http ? http_loop()
+                     : is_open ? open_loop()
+                               : closed_loop(!strcmp(values[1], "fetch"));
     write_samples(&latencies, text_option("latencies", ""));
     write_samples(&arrivals, text_option("arrivals", ""));
     printf("{\"requests\": %llu, \"bytes\": %llu, \"errors\": %llu, \"empty\": %llu, \"seconds\": %.6f}\n",

@@ -13,7 +13,7 @@ from tools.bench.percentiles import percentiles_us
 from tools.fetch.cache import cached
 from tools.fetch.programs import Unavailable, find
 
-SOURCES = ("loadgen.c", "loadgen_encoding.h", "loadgen_tls.h")
+SOURCES = ("loadgen.c", "loadgen_encoding.h", "loadgen_http.h", "loadgen_tls.h")
 PURPOSE = "compile the load generator of the benchmark"
 TLS_PURPOSE = "measure brokers over TLS"
 
@@ -77,7 +77,7 @@ def libssl() -> Path:
 
 
 def run(program: Path, verb: str, port: int, **options: object) -> Load:
-    """One load (produce, fetch, latency or connect); the options are those of the program."""
+    """One load (produce, fetch, latency, connect or http); the options are those of the program."""
     with tempfile.TemporaryDirectory(prefix="runnel-loadgen-") as folder:
         files = {name: Path(folder) / name for name in ("latencies", "arrivals")}
         pairs = [f"{key}={value}" for key, value in {"port": port, **options, **files}.items()]

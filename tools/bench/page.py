@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from tools.bench import charts
+from tools.bench import charts, http_table
 from tools.bench.table import LATENCY_ROWS, Compared, compare
 from tools.kafka.commands import VERSION
 
@@ -167,11 +167,23 @@ def write(results: dict[str, Any], docs: Path, reasons_path: Path) -> list[Compa
     ]
     if results["partitions"]:
         sections += _scaling_sections(results["partitions"], folder)
+    if results["http"]:
+        sections += _http_sections(results["http"], reasons)
     if results["workers"]:
         sections += ["## Workers of one host", WORKERS, workers_table(results["workers"])]
     sections += ["## Settings", _settings(results), "## Warm-up", warm_up_table(results["warm_up"])]
     (docs / "BENCHMARKS.md").write_text("\n\n".join(sections) + "\n")
     return compared
+
+
+def _http_sections(found: dict[str, Any], reasons: dict[str, str]) -> list[str]:
+    """Workloads over HTTP beside the native protocol, and why a floor is missed."""
+    rounds = found["rounds"]
+    text = http_table.TEXT.format(**found["run"], topic="{topic}")
+    sections = ["## HTTP", text, http_table.http_table(rounds)]
+    if missed := http_table.http_misses(rounds, reasons):
+        sections += ["Floors missed:", missed]
+    return [*sections, warm_up_table(found["warm_up"])]
 
 
 def warm_up_table(warm_ups: dict[str, dict[str, str]]) -> str:

@@ -125,11 +125,7 @@ def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
     header = read_header(batch)
     if header.size_bytes > len(batch):
         raise CorruptBatch(f"the batch is truncated: {len(batch)} of {header.size_bytes} bytes")
-    return records_in(unpack_records(batch, header, max_bytes), header)
-
-
-def records_in(raw: bytes, header: BatchHeader, headers_max: int | None = None) -> Iterator[Record]:
-    """The records of a batch that was unpacked; BatchInflatesTooFar if one has too many headers."""
+    raw = unpack_records(batch, header, max_bytes)
     append_time = header.max_timestamp if header.uses_log_append_time else None
     for (
         _,
@@ -147,12 +143,12 @@ def records_in(raw: bytes, header: BatchHeader, headers_max: int | None = None) 
             header.base_timestamp + timestamp_delta if append_time is None else append_time,
             raw[key_start : key_start + key_length] if key_length >= 0 else None,
             raw[value_start:value_end] if value_length >= 0 else None,
-            read_headers(raw, value_end, end, headers_max),
+            read_headers(raw, value_end, end),
         )
 
 
 def read_headers(raw: bytes, position: int, end: int, headers_max: int | None = None) -> Headers:
-    """The headers of a record, which follow its value. CorruptBatch if they are malformed or too many."""
+    """The headers of a record, which follow its value. CorruptBatch; BatchInflatesTooFar for too many."""
     if raw[position] == 0 and position + 1 == end:
         return ()
     count, position = read_varint(raw, position)

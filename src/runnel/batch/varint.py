@@ -15,6 +15,10 @@ def encode_varint(value: int) -> bytes:
 
 def _encode(value: int) -> bytes:
     zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    if zigzag < 1 << 14 and zigzag >= 0x80:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
+    if zigzag < 1 << 21 and zigzag >= 0x80:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14))
     encoded = bytearray()
     while zigzag >= 0x80:
         encoded.append(zigzag & 0x7F | 0x80)
@@ -27,6 +31,8 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """(value, position after it); CorruptBatch if it is truncated or too long."""
     try:
         byte = buffer[position]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
         zigzag = byte & 0x7F
         shift = 7
         while byte >= 0x80:

@@ -4,12 +4,12 @@ At most one batch per partition is in flight. This preserves the order of record
 next batch grow in the meantime: the slower the broker, the larger the batches.
 """
 
-from asyncio import Future
 from collections import deque
 from dataclasses import dataclass, field
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
+from runnel.client.deliveries import Waiter
 from runnel.model.ids import TopicPartition
 
 RECORD_OVERHEAD_BYTES = 32
@@ -42,7 +42,7 @@ class PendingBatch:
     partition: TopicPartition
     deadline_s: float
     records: list[Record] = field(default_factory=list)
-    waiters: "list[Future[Delivery]]" = field(default_factory=list)
+    waiters: list[Waiter] = field(default_factory=list)
     size_bytes: int = 0
     attempts: int = 0
     not_before_s: float = 0.0
@@ -80,24 +80,35 @@ class Accumulator:
         self.size_bytes = 0
         """The size of all undelivered records."""
 
-    def add(
-        self, partition: TopicPartition, record: Record, waiter: "Future[Delivery]", deadline_s: float
-    ) -> None:
+    def add(self, partition: TopicPartition, record: Record, waiter: Waiter, deadline_s: float) -> None:
         """Append a record to the queue of its partition."""
         size_bytes = record_size_bytes(record)
-        queue = self._queues.setdefault(partition, deque())
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = deque()
         if not queue or not self._has_room(queue[-1], size_bytes):
             queue.append(PendingBatch(partition, deadline_s))
-        batch = queue[-1]
-        batch.records.append(record)
-        batch.waiters.append(waiter)
-        batch.size_bytes += size_bytes
-        self.size_bytes += size_bytes
+        self._append(queue[-1], record, waiter, size_bytes)
+
+    def add_to_open(self, partition: TopicPartition, record: Record, waiter: Waiter) -> bool:
+        """Append a record to the open batch of the partition, if there is one with room for it."""
+        queue = self._queues.get(partition)
+        size_bytes = record_size_bytes(record)
+        if not queue or not self._has_room(queue[-1], size_bytes):
+            return False
+        self._append(queue[-1], record, waiter, size_bytes)
+        return True
 
     def has_room_for(self, partition: TopicPartition, record: Record) -> bool:
         """Whether the record fits into the open batch of the partition."""
         queue = self._queues.get(partition)
         return queue is not None and len(queue) > 0 and self._has_room(queue[-1], record_size_bytes(record))
+
+    def _append(self, batch: PendingBatch, record: Record, waiter: Waiter, size_bytes: int) -> None:
+        batch.records.append(record)
+        batch.waiters.append(waiter)
+        batch.size_bytes += size_bytes
+        self.size_bytes += size_bytes
 
     def _has_room(self, batch: PendingBatch, size_bytes: int) -> bool:
         # An encoded batch may have been written already, so it must not change.
@@ -130,7 +141,11 @@ class Accumulator:
 
     def take(self, partition: TopicPartition, identity: ProducerIdentity) -> PendingBatch:
         """The first batch of a ready partition, encoded; it is in flight until `settle` or `put_back`."""
-        batch = self._queues[partition].popleft()
+        queue = self._queues[partition]
+        batch = queue.popleft()
+        if not queue:
+            # Of partitions that are written no more, there would be more and more to look through.
+            del self._queues[partition]
         self.in_flight.add(partition)
         if batch.encoded is None:
             sequence = self._sequences.get(partition, 0) if identity.producer_id >= 0 else -1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from runnel.batch.control import read_end_marker
 from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
 from runnel.batch.header import BatchHeader, crc_is_valid, walk_headers
-from runnel.batch.records import Headers, records_in, unpack_records
+from runnel.batch.records import Headers, read_headers, unpack_records, walk_records
 from runnel.client.errors import BrokerError, ClientError
 from runnel.model.ids import TopicPartition
 from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
@@ -65,11 +65,18 @@ class Chunk:
     partition: TopicPartition
     records: memoryview
     from_offset: int
-    next_offset: int
-    """The offset of the next fetch, also past control and aborted records."""
     high_watermark: int
     aborted: Sequence[tuple[int, int]] = ()
     """(producer id, first offset) of aborted transactions, which read_committed skips."""
+    _next_offset: int = -1
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next fetch, also past control and aborted records."""
+        if self._next_offset < 0:
+            # Only if it is asked for: a reader of a few messages does not need all headers.
+            self._next_offset = end_of(self.partition, self.records, self.from_offset)
+        return self._next_offset
 
     def messages(self, room: Room | None = None) -> Iterator[Message]:
         """The messages from `from_offset` on, without control and aborted records. Raises NoRoom."""
@@ -78,18 +85,24 @@ class Chunk:
         with _as_broker_error(self.partition):
             for position, header in visible_batches(self):
                 batch = self.records[position : position + header.size_bytes]
+                append_time = header.max_timestamp if header.uses_log_append_time else None
                 with room.unpacked(batch, header) as raw:
-                    for record in records_in(raw, header, room.headers_max):
-                        if record.offset >= self.from_offset:
-                            yield Message(
-                                topic,
-                                number,
-                                record.offset,
-                                record.timestamp,
-                                record.key,
-                                record.value,
-                                record.headers,
-                            )
+                    for _, end, later_ms, delta, key, key_length, start, length in walk_records(
+                        raw, header.record_count
+                    ):
+                        offset = header.base_offset + delta
+                        if offset < self.from_offset:
+                            continue
+                        value_end = start + length if length > 0 else start
+                        yield Message(
+                            topic,
+                            number,
+                            offset,
+                            header.base_timestamp + later_ms if append_time is None else append_time,
+                            raw[key : key + key_length] if key_length >= 0 else None,
+                            raw[start:value_end] if length >= 0 else None,
+                            read_headers(raw, value_end, end, room.headers_max),
+                        )
 
 
 def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:

@@ -115,20 +115,26 @@ class Connection(asyncio.Protocol):
     async def _ask(self, request: Request, response_type: type[ResponseT], timeout_s: float) -> ResponseT:
         self._check_open()
         correlation_id, buffers = self._state.send(request)
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Response] = loop.create_future()
         self._waiting[correlation_id] = future
         self._send(buffers)
+        # A fifth of the cost of asyncio.timeout.
+        timer = loop.call_later(timeout_s, self._late, future, type(request), timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return cast(ResponseT, await future)
-        except TimeoutError:
-            name = type(request).__name__.removesuffix("Request")
-            late = TimedOut(f"{self.address} did not respond to {name} within {timeout_s:g} s")
-            # Responses arrive in order, so later requests would not complete either.
-            self._finish(late)
-            raise late from None
+            return cast(ResponseT, await future)
         finally:
+            timer.cancel()
             self._waiting.pop(correlation_id, None)
+
+    def _late(self, future: "asyncio.Future[Response]", kind: type[Request], timeout_s: float) -> None:
+        if future.done():
+            return
+        name = kind.__name__.removesuffix("Request")
+        late = TimedOut(f"{self.address} did not respond to {name} within {timeout_s:g} s")
+        future.set_exception(late)
+        # Responses arrive in order, so later requests would not complete either.
+        self._finish(late)
 
     async def send_oneway(self, request: Request) -> None:
         """Send a request without a response."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runnel.client.chunk import Chunk, end_of
+from runnel.client.chunk import Chunk
 from runnel.client.cluster import Cluster
 from runnel.client.errors import check
 from runnel.client.offsets import READ_UNCOMMITTED
@@ -36,6 +36,11 @@ class Fetched:
     def has_more(self) -> bool:
         return self.chunk.next_offset < self.end_offset
 
+    @property
+    def is_behind_end(self) -> bool:
+        """Was it fetched from behind the end that the isolation level shows?"""
+        return self.chunk.from_offset > self.end_offset
+
 
 async def fetch_once(
     cluster: Cluster,
@@ -48,6 +53,10 @@ async def fetch_once(
 
     async def attempt() -> list[Fetched]:
         leaders = await cluster.by_leader(positions)
+        if len(leaders) == 1:
+            # Most often; gather would need a task.
+            (leader,) = leaders
+            return await _fetch_from(cluster, leader, positions, isolation, sizes)
         found = await asyncio.gather(
             *(
                 _fetch_from(cluster, leader, {each: positions[each] for each in own}, isolation, sizes)
@@ -120,7 +129,6 @@ def chunk_of(partition: TopicPartition, offset: int, view: PartitionData, isolat
         partition,
         records,
         offset,
-        end_of(partition, records, offset),
         view.high_watermark,
         aborted if isolation else (),
     )

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -10,8 +11,9 @@ from runnel.batch.compression import Compression
 from runnel.batch.records import Headers, Record
 from runnel.client.accumulator import Accumulator, Delivery, PendingBatch, ProducerIdentity
 from runnel.client.backoff import BACKOFF_MAX_S, BACKOFF_MIN_S
-from runnel.client.cluster import Cluster
+from runnel.client.cluster import Cluster, TopicView
 from runnel.client.connection import Connection
+from runnel.client.deliveries import Deliveries, Place
 from runnel.client.errors import (
     BrokerError,
     BufferFull,
@@ -34,6 +36,7 @@ from runnel.messages.produce import (
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
+BUFFER_FULL = "too many records wait for their acknowledgement"
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 DELIVERY_TIMEOUT_S = 120.0
 PRODUCER_STATE_LOST = {
@@ -124,7 +127,7 @@ class Producer:
         record = _record(key, value, headers, timestamp_ms)
         target = await self._partition(topic, record, partition)
         if buffered_max is not None and self._batches.size_bytes >= buffered_max:
-            raise BufferFull("too many records wait for their acknowledgement")
+            raise BufferFull(BUFFER_FULL)
         while self._batches.size_bytes >= self._buffer_bytes:
             await self._wait_for_progress()
         self._check_may_send()
@@ -133,6 +136,40 @@ class Producer:
         self._batches.add(target, record, waiter, loop.time() + self._delivery_timeout_s)
         self._wake.set()
         return waiter
+
+    async def send_all(
+        self, topic: str, records: Sequence[tuple[Record, int | None]], *, buffered_max: int
+    ) -> Deliveries:
+        """Queue records, each with its partition if that is given, as `send` does; they are awaited together.
+
+        Those that are refused have an error as their outcome, BufferFull if the buffer is full.
+        """
+        view = await self._topic(topic)
+        deliveries = Deliveries(len(records))
+        deadline_s = asyncio.get_running_loop().time() + self._delivery_timeout_s
+        keyless: TopicPartition | None = None
+        for index, (record, partition) in enumerate(records):
+            place = Place(deliveries, index)
+            is_keyless = record.key is None and partition is None
+            is_full = self._batches.size_bytes >= buffered_max
+            # Most often the batch of the record before it has room.
+            if is_keyless and keyless and not is_full and self._batches.add_to_open(keyless, record, place):
+                continue
+            try:
+                target = self._target(view, record, partition)
+                if target is None:
+                    target, keyless = await self._added(topic, partition), None
+                    view = await self._topic(topic)
+                if is_full:
+                    raise BufferFull(BUFFER_FULL)
+                self._check_may_send()
+            except ClientError as error:
+                place.set_exception(error)
+                continue
+            self._batches.add(target, record, place, deadline_s)
+            keyless = target if is_keyless else keyless
+        self._wake.set()
+        return deliveries
 
     @property
     def has_failed(self) -> bool:
@@ -181,25 +218,36 @@ class Producer:
     # Partitioning.
 
     async def _partition(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
+        target = self._target(await self._topic(topic), record, partition)
+        return await self._added(topic, partition) if target is None else target
+
+    async def _topic(self, topic: str) -> TopicView:
         if self._sender is None:
             self._sender = asyncio.create_task(self._run())
-        view = await self._cluster.topic(topic, allow_auto_create=self._auto_create)
+        return await self._cluster.topic(topic, allow_auto_create=self._auto_create)
+
+    def _target(self, view: TopicView, record: Record, partition: int | None) -> TopicPartition | None:
+        """The partition of a record; None if the one that was given is not known."""
         count = len(view.partitions)
         if partition is not None:
-            if not 0 <= partition < count:
-                # It may have been added since.
-                self._cluster.invalidate_topic(topic)
-                await self._cluster.leader(TopicPartition(topic, partition))
-            return TopicPartition(topic, partition)
+            return TopicPartition(view.name, partition) if 0 <= partition < count else None
         if record.key is not None:
-            return TopicPartition(topic, partition_for_key(record.key, count))
+            return TopicPartition(view.name, partition_for_key(record.key, count))
         # Sticky partitioning (KIP-480): records without a key fill one batch before the next partition is
         # used.
-        sticky = TopicPartition(topic, self._sticky.get(topic, 0) % count)
+        sticky = TopicPartition(view.name, self._sticky.get(view.name, 0) % count)
         if not self._batches.has_room_for(sticky, record):
-            sticky = TopicPartition(topic, (sticky.partition + 1) % count)
-            self._sticky[topic] = sticky.partition
+            sticky = TopicPartition(view.name, (sticky.partition + 1) % count)
+            self._sticky[view.name] = sticky.partition
         return sticky
+
+    async def _added(self, topic: str, partition: int | None) -> TopicPartition:
+        """A partition that may have been added since the metadata were fetched; BrokerError if it was not."""
+        assert partition is not None
+        target = TopicPartition(topic, partition)
+        self._cluster.invalidate_topic(topic)
+        await self._cluster.leader(target)
+        return target
 
     # Sending.
 
@@ -222,11 +270,12 @@ class Producer:
     async def _wait_for_work(self) -> None:
         loop = asyncio.get_running_loop()
         retry_s = self._batches.next_retry_s(loop.time())
-        try:
-            async with asyncio.timeout_at(retry_s):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        if retry_s is None:
+            await self._wake.wait()
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(retry_s):
+                    await self._wake.wait()
         self._wake.clear()
         if self._linger_s and not self._flushes and not self._batches.has_full_batch():
             linger_until_s = loop.time() + self._linger_s

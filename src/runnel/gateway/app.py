@@ -73,6 +73,9 @@ class Gateway:
         await self._app(scope, receive, send)
 
     async def _dispatch(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if (messages := self.api.of_messages(scope)) is not None:
+            await messages(scope, receive, send)
+            return
         # The registry splits paths before it decodes them. It has no WebSockets.
         is_registry = scope["type"] == "http" and self._serves_reads and self.registry.serves(scope["path"])
         scope[ROUTE] = REGISTRY if is_registry else _page(scope["path"])

@@ -7,6 +7,7 @@ the user of the browser. IP addresses cannot be rebound, so they are accepted as
 
 import socket
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from runnel.observe.http import is_known_host
@@ -27,6 +28,8 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+HOSTS_KEPT = 32
+"""Values of the Host header, which are long only if a client wants them to be."""
 WRONG_HOST = "unknown host name: start the gateway with --allowed-host NAME"
 WRONG_ORIGIN = "changes are accepted from pages of this gateway only"
 
@@ -78,7 +81,7 @@ def refusal_of(
 ) -> tuple[int, str] | None:
     """The status and the reason with which a request is rejected; None if it is accepted."""
     host = headers.get("host", "")
-    if not is_known_host(host, hosts):
+    if not _is_known(host, hosts):
         return 421, WRONG_HOST
     if method in SAFE_METHODS:
         return None
@@ -88,6 +91,11 @@ def refusal_of(
     if origin is None and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return 403, WRONG_ORIGIN
     return None
+
+
+@lru_cache(maxsize=HOSTS_KEPT)
+def _is_known(host: str, hosts: frozenset[str]) -> bool:
+    return is_known_host(host, hosts)
 
 
 async def _refuse(send: "Send", status: int, reason: str) -> None:

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from runnel.gateway.http.bodies import SHARE, Share
+from runnel.gateway.http.bodies import ARRIVED, SHARE, Share
 from runnel.gateway.http.limits import (
     BODY_S,
     CONNECTIONS_MAX,
@@ -58,6 +58,10 @@ def drop(transport: asyncio.Transport) -> None:
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
+
+
+def _has_arrived(cycle: "RequestResponseCycle") -> bool:
+    return not cycle.more_body
 
 
 class TooManyPipelined(Exception):
@@ -147,6 +151,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._advances = True
         self._stop_timer()
         super().on_headers_complete()
+        if self.cycle is not None:
+            extensions = cast("dict[str, Any]", self.scope)["extensions"]
+            extensions[ARRIVED] = partial(_has_arrived, self.cycle)
         if len(self.pipeline) > PIPELINED_MAX:
             # The parser stops at an error: what it has left would become requests, too.
             drop(self.transport)

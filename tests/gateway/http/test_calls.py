@@ -392,6 +392,60 @@ def test_read_committed(http_broker, client, topic) -> None:
     assert [m["value"] for m in client.get(f"{path}read_uncommitted").json["messages"]] == ["0"]
 
 
+def test_an_offset_outside_of_the_log_is_moved_into_it(http_broker, client, topic) -> None:
+    from runnel.client.admin import Admin
+    from runnel.model.ids import TopicPartition
+
+    client.publish(topic, *({"value": str(n)} for n in range(6)))
+    with http_broker.client() as kafka:
+        kafka.run(lambda cluster: Admin(cluster).delete_records({TopicPartition(topic, 0): 4}))
+    for where in ("offset=1", "offset=1&partition=0"):
+        page = client.get(f"/topics/{topic}/subscribe?{where}").json
+        assert ([m["value"] for m in page["messages"]], page.get("gaps")) == (["4", "5"], None)
+    page = client.get(f"/topics/{topic}/subscribe?offset=100").json
+    assert page["messages"] == []
+    client.publish(topic, {"value": "6"})
+    page = client.get(f"/topics/{topic}/subscribe?cursor={page['next']}").json
+    assert [m["value"] for m in page["messages"]] == ["6"]
+
+
+def test_an_offset_in_only_some_partitions(client) -> None:
+    client.create("uneven-http", partitions=2)
+    written = [{"value": str(n), "partition": int(n > 1)} for n in range(6)]
+    assert client.post("/topics/uneven-http/publish", written).status == 200
+    page = client.get("/topics/uneven-http/subscribe?offset=3").json
+    assert [m["value"] for m in page["messages"]] == ["5"]
+    client.publish("uneven-http", {"value": "6", "partition": 0}, {"value": "7", "partition": 1})
+    page = client.get(f"/topics/uneven-http/subscribe?cursor={page['next']}").json
+    assert sorted(m["value"] for m in page["messages"]) == ["6", "7"]
+
+
+def test_an_offset_in_an_open_transaction_is_moved_before_it(http_broker, client, topic) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": http_broker.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce(topic, str(number))
+    producer.flush()
+    page = client.get(f"/topics/{topic}/subscribe?offset=2&isolation=read_committed").json
+    assert page["messages"] == []
+    producer.commit_transaction()
+    page = client.get(f"/topics/{topic}/subscribe?cursor={page['next']}&isolation=read_committed").json
+    assert [m["value"] for m in page["messages"]] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 10_000), (60, 5_000), (12, 30_000)])
+def test_as_many_large_messages_as_there_are(client, topic, count: int, size: int) -> None:
+    written = [{"value": f"{n:03}" + "x" * size} for n in range(count + 1)]
+    client.publish(topic, *written)
+    page = client.get(f"/topics/{topic}/subscribe?offset=0&max={count}").json
+    assert [m["value"][:3] for m in page["messages"]] == [f"{n:03}" for n in range(count)]
+    rest = client.get(f"/topics/{topic}/subscribe?cursor={page['next']}&max={count}").json
+    assert [m["value"][:3] for m in rest["messages"]] == [f"{count:03}"]
+
+
 # Topics.
 
 

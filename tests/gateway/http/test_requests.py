@@ -1,8 +1,6 @@
 """Bodies of requests, in parts of any size."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -208,9 +206,11 @@ def test_a_body_counts_until_its_handler_has_returned(is_upload: bool) -> None:
         return Slow()
 
     class Principals:
-        @asynccontextmanager
-        async def use(self, authorization: str | None) -> AsyncIterator[object]:
-            yield object()
+        async def begin(self, authorization: str | None) -> object:
+            return object()
+
+        def end(self, principal: object) -> None:
+            pass
 
     class Api:
         principals = Principals()

@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from runnel.gateway.http.bodies import Bodies
@@ -18,7 +19,7 @@ from runnel.gateway.http.streams.socket import SocketEndpoint
 from runnel.gateway.http.table import ACK, OPERATIONS, PREFIXES, PUBLISH, SUBSCRIBE
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from runnel.gateway.options import GatewayOptions
 
@@ -36,15 +37,35 @@ class Api:
         share = BODIES_PRINCIPAL_SHARE if self.principals.has_logins else 1.0
         self.bodies = Bodies(BODIES_BYTES_MAX, int(BODIES_BYTES_MAX * share))
         self._watching: asyncio.Task[None] | None = None
-
-    def routes(self) -> list[BaseRoute]:
-        """All routes: a path has all its methods, and answers to others."""
         paths: dict[str, dict[str, Operation]] = {}
         for operation in OPERATIONS:
             paths.setdefault(operation.path, {})[operation.method] = operation
+        self._endpoints = {path: Endpoint(self, operations) for path, operations in paths.items()}
+        self._of_messages = {
+            each.path.rpartition("/")[2]: ServerErrorMiddleware(self._endpoints[each.path])
+            for each in (PUBLISH, SUBSCRIBE, ACK)
+        }
+
+    def of_messages(self, scope: "Scope") -> "ASGIApp | None":
+        """The application of a request to publish, to subscribe or to acknowledge, else None.
+
+        Most requests are such: these are found without a search through all routes.
+        """
+        if scope["type"] != "http":
+            return None
+        parts = scope["path"].split("/", 3)
+        if len(parts) < 4 or parts[:2] != ["", "topics"] or not parts[2]:
+            return None
+        found = self._of_messages.get(parts[3])
+        if found is not None:
+            scope.update(endpoint=found.app, path_params={"topic": parts[2]})
+        return found
+
+    def routes(self) -> list[BaseRoute]:
+        """All routes: a path has all its methods, and answers to others."""
         socket = SocketEndpoint(self, SUBSCRIBE, PUBLISH, ACK)
         return [
-            *(Route(path, Endpoint(self, operations)) for path, operations in paths.items()),
+            *(Route(path, endpoint) for path, endpoint in self._endpoints.items()),
             WebSocketRoute(SUBSCRIBE.path, socket),
             Route("/openapi.json", openapi_response),
             Route("/docs", docs_page),

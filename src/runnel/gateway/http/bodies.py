@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Self
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from runnel.gateway.http.limits import (
     BODY_BYTES_MAX,
@@ -21,6 +21,9 @@ from runnel.gateway.http.operations import NDJSON
 from runnel.gateway.http.problems import Problem
 
 CLOSE = {"connection": "close"}
+ARRIVED = "runnel.arrived"
+"""The extension of a scope with a function that says whether the whole body has arrived."""
+
 SHARE = "runnel.share"
 """The extension of a WebSocket's scope with the share of its connection."""
 
@@ -135,8 +138,9 @@ class Body:
 
     async def whole(self, limit: int) -> bytes:
         """All of it; 413 if it is larger than the limit, 429 or 503 if there is no room for it."""
-        advice = f"; send {NDJSON}" if limit == BODY_BYTES_MAX else ""
-        too_large = Problem(413, f"the body is larger than {limit} bytes{advice}", headers=CLOSE)
+        if self._has_arrived():
+            return await self._arrived(limit)
+        too_large = _too_large(limit)
         length = self._request.headers.get("content-length", "")
         announced = int(length[:20]) if length.isdecimal() else 0
         is_asking = "expect" in self._request.headers
@@ -166,6 +170,21 @@ class Body:
         if refusal is not None:
             raise refusal
         return bytes(body)
+
+    def _has_arrived(self) -> bool:
+        has_arrived = self._request.scope.get("extensions", {}).get(ARRIVED)
+        return has_arrived is not None and has_arrived()
+
+    async def _arrived(self, limit: int) -> bytes:
+        """All of it, which is not waited for."""
+        message = await self._request.receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        body: bytes = message["body"]
+        refusal = _too_large(limit) if len(body) > limit else self._share.resize(len(body))
+        if refusal is not None:
+            raise refusal
+        return body
 
     async def lines(self) -> AsyncIterator[bytes | None]:
         """The lines, without empty ones; None for one that is too long, of which nothing is kept.
@@ -255,3 +274,8 @@ class Body:
         if is_slow:
             detail = f"the body, or a line of it, was not complete after {BODY_S:g} s"
         return Problem(408, detail, headers=CLOSE)
+
+
+def _too_large(limit: int) -> Problem:
+    advice = f"; send {NDJSON}" if limit == BODY_BYTES_MAX else ""
+    return Problem(413, f"the body is larger than {limit} bytes{advice}", headers=CLOSE)

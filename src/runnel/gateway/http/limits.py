@@ -100,6 +100,10 @@ POLL_FEW_MESSAGES = 10
 POLL_FEW_BYTES = 64 * 1024
 """Bytes of one partition for a request of a few messages: fetching a megabyte for one would be wasteful."""
 
+POLL_MESSAGE_BYTES = 1024
+"""Bytes of a partition that are fetched for each message of a request: most are smaller. If there are not
+enough messages in them, as many are fetched again as of several partitions."""
+
 WAIT_MS_MAX = 60_000
 """The longest poll: proxies close connections that are silent for longer."""
 

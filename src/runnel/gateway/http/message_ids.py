@@ -10,8 +10,10 @@ The topic id detects a topic that was deleted and created again.
 
 import base64
 import re
+from binascii import b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.varint import encode_varint, read_varint
@@ -26,6 +28,8 @@ OFFSET_MAX = 2**63 - 2
 PARTITION_MAX = 2**31 - 1
 TOPIC_ID_BYTES = 16
 RECREATED = "the topic was deleted and recreated since: start again with an offset"
+PARTITIONS_KEPT = 1_000
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _POSITION = re.compile(r"(\d{1,10})-(\d{1,19})")
 
 
@@ -42,12 +46,29 @@ class MessageId:
 
     def text(self) -> str:
         """The id as clients see it."""
-        data = bytearray((VERSION, REPLAYED if self.is_replayed else 0))
-        data += self.topic_id
-        data += encode_varint(self.partition)
-        data += encode_varint(self.offset)
-        data += self.group.encode()
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+        return message_ids(self.topic_id, self.partition, self.group, self.is_replayed).text(self.offset)
+
+
+class MessageIds:
+    """The ids of the messages of one partition, which differ in their offset."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, topic_id: bytes, partition: int, group: str, is_replayed: bool) -> None:
+        flags = REPLAYED if is_replayed else 0
+        self._before = bytes((VERSION, flags)) + topic_id + encode_varint(partition)
+        self._after = group.encode()
+
+    def text(self, offset: int) -> str:
+        """The id of a message as clients see it."""
+        data = b2a_base64(self._before + encode_varint(offset) + self._after, newline=False)
+        return data.translate(_URL_SAFE).rstrip(b"=").decode()
+
+
+@lru_cache(maxsize=PARTITIONS_KEPT)
+def message_ids(topic_id: bytes, partition: int, group: str = "", is_replayed: bool = False) -> MessageIds:
+    """The ids of the messages of a partition, as a group reads them if one is named."""
+    return MessageIds(topic_id, partition, group, is_replayed)
 
 
 def read_message_id(text: str) -> MessageId:

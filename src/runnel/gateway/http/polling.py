@@ -22,11 +22,12 @@ from runnel.gateway.http.limits import (
     POLL_BYTES_MAX,
     POLL_FEW_BYTES,
     POLL_FEW_MESSAGES,
+    POLL_MESSAGE_BYTES,
     POLL_PARTITION_BYTES,
     POLL_PARTITIONS_MAX,
     POLL_ROUNDS_MAX,
 )
-from runnel.gateway.http.message_ids import RECREATED, Cursor, read_cursor, read_message_id
+from runnel.gateway.http.message_ids import OFFSET_MAX, RECREATED, Cursor, read_cursor, read_message_id
 from runnel.gateway.http.models import (
     Acknowledged,
     AckRequest,
@@ -48,6 +49,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 MESSAGES_DEFAULT = 100
+OFFSET_DIGITS = len(str(OFFSET_MAX))
 READ_AGAIN_S = 1.0
 """The pause after a read without messages although there should be some, unless more arrive."""
 Positions = dict[TopicPartition, int]
@@ -63,6 +65,8 @@ class Subscription:
     positions: Positions
     shown: View
     gaps: list[Gap] = field(default_factory=list)
+    is_assumed: bool = False
+    """The positions are an offset that was given, which may be outside of some partitions."""
 
     @property
     def isolation(self) -> int:
@@ -107,9 +111,18 @@ class Subscription:
 
 
 async def subscription(
-    cluster: Cluster, view: TopicView, query: SubscribeQuery, default_start: str, resumed: str | None = None
+    cluster: Cluster,
+    view: TopicView,
+    query: SubscribeQuery,
+    default_start: str,
+    resumed: str | None = None,
+    *,
+    is_read_next: bool = False,
 ) -> Subscription:
-    """Find where a subscription begins; `resumed` is the last cursor of an earlier stream of it."""
+    """Find where a subscription begins; `resumed` is the last cursor of an earlier stream of it.
+
+    A given offset is verified, unless what is read next does that.
+    """
     cursor = resumed or query.cursor
     if cursor is not None or (query.partition or 0) >= len(view.partitions):
         # The topic may have been recreated, or have more partitions, since its metadata was cached.
@@ -132,6 +145,9 @@ async def subscription(
         await found.add(partitions)
     elif query.group is not None and query.offset is None:
         found.positions = await groups.deliverable(cluster, query.group, partitions)
+    elif is_read_next and (number := _number(query.offset)) is not None:
+        found.positions = dict.fromkeys(partitions, number)
+        found.is_assumed = True
     else:
         try:
             found.positions = await start_positions(
@@ -140,6 +156,14 @@ async def subscription(
         except InvalidMoment as error:
             raise Problem(422, f"offset: {error}") from None
     return found
+
+
+def _number(offset: str | None) -> int | None:
+    """A given offset as such; None if it is something else."""
+    if offset is None or not offset.isdecimal() or len(offset) > OFFSET_DIGITS:
+        return None
+    number = int(offset)
+    return number if number <= OFFSET_MAX else None
 
 
 # One response.
@@ -153,7 +177,7 @@ async def subscribe(call: Call) -> Response:
         from runnel.gateway.http.streams.sse import event_stream
 
         return await event_stream(call, view, query)
-    found = await subscription(call.cluster, view, query, "earliest")
+    found = await subscription(call.cluster, view, query, "earliest", is_read_next=True)
     if call.accepts(NDJSON):
         messages = await poll(call, found, query.max or MESSAGES_DEFAULT)
         return LineStream(_lines(found, messages), {"runnel-next": found.cursor().text()})
@@ -219,13 +243,22 @@ async def _wait(
 async def read(found: Subscription, limit: int) -> list[KafkaMessage]:
     """The next messages that are there; moves the positions behind them."""
     few = limit <= POLL_FEW_MESSAGES
-    sizes = FetchSizes(POLL_BYTES_MAX, POLL_FEW_BYTES if few else POLL_PARTITION_BYTES)
+    most = sizes = FetchSizes(POLL_BYTES_MAX, POLL_FEW_BYTES if few else POLL_PARTITION_BYTES)
+    if len(found.positions) == 1 and limit * POLL_MESSAGE_BYTES < most.partition_bytes:
+        # Of several partitions, a broker returns large batches only of the first.
+        sizes = FetchSizes(POLL_BYTES_MAX, limit * POLL_MESSAGE_BYTES)
     pending = list(found.positions)
     for _ in range(POLL_ROUNDS_MAX):
         fetched = await fetch(found, pending, sizes)
         if fetched is None:
             continue
-        messages = await take(fetched, limit, found.positions)
+        positions = dict(found.positions)
+        messages = await take(fetched, limit, positions)
+        if len(messages) < limit and sizes is not most and any(each.has_more for each in fetched):
+            # They are larger than expected.
+            sizes = most
+            continue
+        found.positions = positions
         if messages:
             return messages
         # Another one is first, of which a broker returns a batch of any size.
@@ -242,12 +275,18 @@ async def fetch(
     """Fetch partitions from their positions; None if these were not in the log, and were moved into it."""
     wanted = {partition: found.positions[partition] for partition in pending}
     try:
-        return await fetch_once(found.cluster, wanted, isolation=found.isolation, sizes=sizes)
+        fetched = await fetch_once(found.cluster, wanted, isolation=found.isolation, sizes=sizes)
     except BrokerError as error:
         if error.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-    await into_range(found, list(found.positions))
-    return None
+        await into_range(found, list(found.positions))
+        return None
+    if found.is_assumed:
+        # An offset in the log can be after the last that is shown.
+        found.positions |= {each.chunk.partition: each.end_offset for each in fetched if each.is_behind_end}
+        fetched = [each for each in fetched if not each.is_behind_end]
+        found.is_assumed = False
+    return fetched
 
 
 async def into_range(found: Subscription, partitions: Sequence[TopicPartition]) -> None:
@@ -267,9 +306,12 @@ async def into_range(found: Subscription, partitions: Sequence[TopicPartition]) 
             moved = start
         else:
             moved = min(max(position, start), max(visible_ends[each], start))
-        if moved != position:
+        if moved == position:
+            continue
+        if not found.is_assumed:
             found.gaps.append(Gap(each.partition, position, moved))
-            found.positions[each] = moved
+        found.positions[each] = moved
+    found.is_assumed = False
 
 
 async def take(fetched: list[Fetched], limit: int, positions: Positions) -> list[KafkaMessage]:
@@ -312,8 +354,8 @@ def _begun(fetched: list[Fetched], room: Room) -> tuple[list[Fetched], list[Iter
 
 
 def _up_to(messages: list[KafkaMessage], positions: Positions) -> list[KafkaMessage]:
-    for each in messages:
-        positions[TopicPartition(each.topic, each.partition)] = each.offset + 1
+    last = {each.partition: each for each in messages}
+    positions |= {TopicPartition(each.topic, each.partition): each.offset + 1 for each in last.values()}
     return messages
 
 

@@ -166,15 +166,24 @@ class Principals:
     @asynccontextmanager
     async def use(self, authorization: str | None) -> AsyncIterator[Principal]:
         """The principal of a request, which has a share of its limits until the end of the block."""
+        principal = await self.begin(authorization)
+        try:
+            yield principal
+        finally:
+            self.end(principal)
+
+    async def begin(self, authorization: str | None) -> Principal:
+        """The principal of a request, which has a share of its limits until `end`."""
         principal = await self._of(authorization if self.has_logins else None)
         if principal.requests >= REQUESTS_MAX + principal.feeds.streams:
             raise Problem(429, f"more than {REQUESTS_MAX} requests of this principal are in flight")
         principal.requests += 1
-        try:
-            yield principal
-        finally:
-            principal.requests -= 1
-            principal.used_s = asyncio.get_running_loop().time()
+        return principal
+
+    def end(self, principal: Principal) -> None:
+        """A request of a principal has ended."""
+        principal.requests -= 1
+        principal.used_s = asyncio.get_running_loop().time()
 
     def failed(self, principal: Principal, error: ClientError) -> None:
         """A request of a principal has failed; credentials that are no longer valid are forgotten."""
@@ -211,7 +220,7 @@ class Principals:
             raise Problem(401, "send credentials: Basic with a user's name and password, or a Bearer token")
         given = None if authorization is None else read_credentials(authorization)
         # Not the credentials themselves: they would be in every dump of the memory twice.
-        key = hashlib.blake2b(repr(given).encode(), key=self._key).digest()
+        key = b"" if given is None else hashlib.blake2b(repr(given).encode(), key=self._key).digest()
         known = self._known.get(key)
         if known is not None:
             if given is not None:

@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from runnel.batch.records import IDEMPOTENCY_KEY_HEADER, Record
 from runnel.client.accumulator import Delivery
 from runnel.client.admin import Admin
 from runnel.client.cluster import TopicView
+from runnel.client.deliveries import Deliveries
 from runnel.client.errors import BrokerError, ClientError
 from runnel.gateway.http import cloud_events
 from runnel.gateway.http.counting import Element, check_count
@@ -27,7 +28,7 @@ from runnel.gateway.http.limits import (
     LINE_BYTES_MAX,
     OUTCOME_S,
 )
-from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.message_ids import message_ids
 from runnel.gateway.http.models import (
     FailedLine,
     Published,
@@ -47,6 +48,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 T = TypeVar("T")
+ONE_OR_MANY: Any = GivenRecord | list[GivenRecord]
 TURN = 250
 """Records that are converted or sent before other requests have their turn."""
 HEADERS_BYTES = 1_000
@@ -71,7 +73,7 @@ async def publish(call: Call) -> Response:
         trace = call.request.headers.get(TRACE_HEADER)
         body = await call.body()
         check_count(body, Element | list[Element], decode)
-        given = decode(body, GivenRecord | list[GivenRecord])  # type: ignore[arg-type]
+        given = decode(body, ONE_OR_MANY)
         is_batch = isinstance(given, list)
         all_given = given if isinstance(given, list) else [given]
         records = await _converted(all_given, trace)
@@ -161,31 +163,87 @@ async def publish_one(principal: Principal, view: TopicView, record: OutgoingRec
 
 async def published(view: TopicView, sent: Sent) -> Published:
     """Where a record that was sent is; Problem if it was not written, or if that is unknown."""
+    timer = asyncio.get_running_loop().call_later(OUTCOME_S, _give_up, sent)
     try:
-        async with asyncio.timeout(OUTCOME_S):
-            delivery = await sent
-    except TimeoutError:
-        raise Problem(504, UNKNOWN_OUTCOME) from None
+        delivery = await sent
+    finally:
+        timer.cancel()
     number = delivery.partition.partition
     return Published(_id(view, delivery), number, delivery.offset)
+
+
+def _give_up(sent: Sent) -> None:
+    if not sent.done():
+        sent.set_exception(Problem(504, UNKNOWN_OUTCOME))
 
 
 async def publish_all(
     principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
 ) -> list[PublishOutcome]:
     """Write records; the outcome of each."""
-    sent: list[Sent | Problem] = []
-    async for record in _in_turns(records):
-        try:
-            sent.append(await send(principal, view.name, record))
-        except Problem as problem:
-            sent.append(problem)
-        except ClientError as error:
-            sent.append(problem_of(error))
-    waiting = [each for each in sent if isinstance(each, asyncio.Future)]
+    plain = [each for each in records if each.idempotency_key is None]
+    together = [await _send_together(principal, view, part) async for part in _in_turns(plain)]
+    keyed: list[Sent | Problem] = []
+    async for part in _in_turns([each for each in records if each.idempotency_key is not None]):
+        keyed += [await _send_or_refuse(principal, view, each) for each in part]
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + OUTCOME_S
+    for deliveries in together:
+        await deliveries.wait(until_s - loop.time())
+    waiting = [each for each in keyed if isinstance(each, asyncio.Future)]
     if waiting:
-        await asyncio.wait(waiting, timeout=OUTCOME_S)
-    return [outcome_of(view, each) async for each in _in_turns(sent)]
+        await asyncio.wait(waiting, timeout=max(until_s - loop.time(), 0.0))
+    of_plain = (_outcome(view, found) for deliveries in together for found in deliveries.outcomes)
+    of_keyed = (outcome_of(view, each) for each in keyed)
+    outcomes: list[PublishOutcome] = []
+    async for part in _in_turns(records):
+        outcomes += [next(of_plain if each.idempotency_key is None else of_keyed) for each in part]
+    return outcomes
+
+
+async def _send_together(
+    principal: Principal, view: TopicView, records: Sequence[OutgoingRecord]
+) -> Deliveries:
+    """Queue records without idempotency keys."""
+    now_ms = time.time_ns() // 1_000_000
+    given = [
+        (
+            Record(
+                0,
+                now_ms if each.timestamp_ms is None else each.timestamp_ms,
+                each.key,
+                each.value,
+                each.headers,
+            ),
+            each.partition,
+        )
+        for each in records
+    ]
+    buffered_max = int(BUFFER_BYTES_MAX * BUFFER_REFUSED_SHARE)
+    try:
+        return await principal.producer.send_all(view.name, given, buffered_max=buffered_max)
+    except ClientError as error:
+        refused = Deliveries(len(records))
+        for index in range(len(records)):
+            refused.set(index, error)
+        return refused
+
+
+async def _send_or_refuse(principal: Principal, view: TopicView, record: OutgoingRecord) -> Sent | Problem:
+    try:
+        return await send(principal, view.name, record)
+    except Problem as problem:
+        return problem
+    except ClientError as error:
+        return problem_of(error)
+
+
+async def _in_turns(items: Sequence[T]) -> AsyncGenerator[Sequence[T]]:
+    """The items in parts, between which other requests have their turns."""
+    for begin in range(0, len(items), TURN):
+        if begin:
+            await asyncio.sleep(0)
+        yield items[begin : begin + TURN]
 
 
 async def _converted(given: Sequence[GivenRecord], trace: str | None) -> list[OutgoingRecord]:
@@ -201,12 +259,18 @@ async def _converted(given: Sequence[GivenRecord], trace: str | None) -> list[Ou
     return found
 
 
-async def _in_turns(items: Iterable[T]) -> AsyncGenerator[T]:
-    """The items, between which other requests have their turns."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % TURN == 0:
-            await asyncio.sleep(0)
+def _outcome(view: TopicView, found: Delivery | Exception | None) -> PublishOutcome:
+    if isinstance(found, Delivery):
+        return PublishOutcome(_id(view, found), found.partition.partition, found.offset)
+    if found is None:
+        return PublishOutcome(error=Problem(504, UNKNOWN_OUTCOME).details)
+    if isinstance(found, ClientError):
+        return _failed(found)
+    raise found
+
+
+def _failed(error: ClientError) -> PublishOutcome:
+    return PublishOutcome(error=problem_of(error).details)
 
 
 def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
@@ -214,19 +278,16 @@ def outcome_of(view: TopicView, sent: Sent | Problem) -> PublishOutcome:
     if isinstance(sent, Problem):
         return PublishOutcome(error=sent.details)
     if not sent.done():
-        return PublishOutcome(error=Problem(504, UNKNOWN_OUTCOME).details)
+        return _outcome(view, None)
     error = sent.exception()
-    if isinstance(error, ClientError):
-        return PublishOutcome(error=problem_of(error).details)
-    delivery = sent.result()
-    return PublishOutcome(_id(view, delivery), delivery.partition.partition, delivery.offset)
+    return _failed(error) if isinstance(error, ClientError) else _outcome(view, sent.result())
 
 
 def _id(view: TopicView, delivery: Delivery) -> str | None:
     if delivery.offset < 0:
         # The broker has it already, and does not say where.
         return None
-    return MessageId(view.topic_id, delivery.partition.partition, delivery.offset).text()
+    return message_ids(view.topic_id, delivery.partition.partition).text(delivery.offset)
 
 
 # Uploads.

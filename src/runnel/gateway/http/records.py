@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message as KafkaMessage
 from runnel.gateway.http.limits import BATCH_RECORDS_MAX, HEADERS_BYTES_MAX, RECORD_HEADERS_MAX
-from runnel.gateway.http.message_ids import MessageId
+from runnel.gateway.http.message_ids import message_ids
 from runnel.gateway.http.models import (
     RENAMED,
     Base64,
@@ -28,6 +28,11 @@ from runnel.model.limits import IDEMPOTENCY_KEY_BYTES_MAX
 
 T = TypeVar("T")
 TRACE_HEADER = "traceparent"
+_BRACKETS = (b"{", b"[")
+_read_text = msgspec.json.Decoder(str).decode
+_read_headers = msgspec.json.Decoder(dict[str, str | None]).decode
+_read_pairs = msgspec.json.Decoder(list[Header]).decode
+_write_text = msgspec.json.Encoder().encode
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """The W3C form; any other is ignored: it would be copied to every record of a request."""
 
@@ -88,7 +93,7 @@ def to_record(given: GivenRecord, traceparent: str | None = None) -> OutgoingRec
     """The bytes of a record; 422 if it says something twice, or has no value."""
     if given.value is UNSET and given.value_base64 is UNSET:
         raise Problem(422, "the record has neither value nor value_base64; a tombstone has the value null")
-    headers = _headers(given)
+    headers = [] if given.headers is UNSET and given.headers_list is UNSET else _headers(given)
     if (
         traceparent is not None
         and _TRACE.fullmatch(traceparent)
@@ -129,7 +134,7 @@ def text_of(plain: Raw) -> bytes | None:
     raw = bytes(plain)
     if raw.startswith(b'"'):
         try:
-            return msgspec.json.decode(raw, type=str).encode()
+            return _read_text(raw).encode()
         except msgspec.DecodeError as error:
             raise Problem(400, f"a text is not JSON: {error}") from None
     return None if raw == b"null" else raw
@@ -139,9 +144,9 @@ def _headers(given: GivenRecord) -> list[tuple[str, bytes | None]]:
     plain: dict[str, str | None] = {}
     pairs: list[Header] = []
     if not isinstance(given.headers, UnsetType):
-        plain = _decoded("headers", given.headers, dict[str, str | None])
+        plain = _decoded("headers", given.headers, _read_headers)
     if not isinstance(given.headers_list, UnsetType):
-        pairs = _decoded("headersList", given.headers_list, list[Header])
+        pairs = _decoded("headersList", given.headers_list, _read_pairs)
     found = [(name, None if value is None else value.encode()) for name, value in plain.items()]
     for header in pairs:
         if not isinstance(header.value_base64, UnsetType):
@@ -154,11 +159,11 @@ def _headers(given: GivenRecord) -> list[tuple[str, bytes | None]]:
     return found
 
 
-def _decoded(name: str, given: Raw, kind: type[T]) -> T:
+def _decoded(name: str, given: Raw, read: Callable[[Raw], T]) -> T:
     if len(given) > HEADERS_BYTES_MAX:
         raise Problem(413, f"{name} of the record has more than {HEADERS_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(given, type=kind)
+        return read(given)
     except msgspec.ValidationError as error:
         raise Problem(422, f"{name} of the record is not valid: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -176,7 +181,7 @@ class View:
 
     def message_id(self, partition: int, offset: int) -> str:
         """The id of a message."""
-        return MessageId(self.topic_id, partition, offset, self.group, self.is_replayed).text()
+        return message_ids(self.topic_id, partition, self.group, self.is_replayed).text(offset)
 
     def of(self, message: KafkaMessage) -> Message:
         """A message as it is shown."""
@@ -186,17 +191,21 @@ class View:
             message.offset,
             message.timestamp_ms,
             {},
+            None,
         )
-        self._show_key(shown, message.key)
+        if message.key is not None:
+            self._show_key(shown, message.key)
         self._show_value(shown, message.value)
-        show_headers(shown, message.headers)
+        if message.headers:
+            show_headers(shown, message.headers)
         return shown
 
-    def _show_key(self, shown: Message, key: bytes | None) -> None:
-        text = None if key is None or self.format is Format.BASE64 else text_or_none(key)
-        if key is None or text is not None:
+    def _show_key(self, shown: Message, key: bytes) -> None:
+        text = None if self.format is Format.BASE64 else text_or_none(key)
+        if text is not None:
             shown.key = text
         else:
+            shown.key = UNSET
             shown.key_base64 = base64.b64encode(key).decode()
 
     def _show_value(self, shown: Message, value: bytes | None) -> None:
@@ -204,12 +213,12 @@ class View:
             shown.value = NULL
             return
         if self.format is not Format.BASE64:
-            if self.format is not Format.TEXT and value[:1] in (b"{", b"[") and (raw := as_json(value)):
+            if value.startswith(_BRACKETS) and self.format is not Format.TEXT and (raw := as_json(value)):
                 shown.value = raw
                 return
             text = text_or_none(value)
             if text is not None:
-                shown.value = Raw(msgspec.json.encode(text))
+                shown.value = Raw(_write_text(text))
                 return
         shown.value_base64 = base64.b64encode(value).decode()
 
