@@ -268,6 +268,7 @@ def test_a_long_poll_waits_for_a_message(client, topic) -> None:
         ("offset=@999999999999999", 200),
         ("offset=2026-13-01T00:00", 422),
         ("offset=999999999d", 200),
+        ("offset=" + "1" * 20, 400),
         ("cursor=v1.a.0-1", 400),
         ("cursor=nonsense", 400),
         ("cursor=v1.AAAAAAAAAAAAAAAAAAAAAA.0-1", 409),

@@ -131,6 +131,17 @@ def test_many_records_with_keys(client: Client, other: Client, keyed: str) -> No
     assert len(messages(client, keyed)) == 30
 
 
+def test_each_result_is_of_its_record_with_or_without_a_key(client: Client, keyed: str) -> None:
+    records: list[dict[str, Any]] = [{"value": str(number), "partition": 0} for number in range(600)]
+    for number in range(0, len(records), 3):
+        records[number]["idempotencyKey"] = f"m-{number}"
+    results = client.post(f"/topics/{keyed}/publish", records).json["results"]
+    page = client.get(f"/topics/{keyed}/subscribe?offset=0&partition=0&max=1000").json
+    stored = {each["offset"]: each["value"] for each in page["messages"]}
+    assert [stored[result["offset"]] for result in results] == [each["value"] for each in records]
+    assert len(stored) == len(records)
+
+
 def test_records_with_their_own_partition(client: Client, keyed: str) -> None:
     by_key = [
         publish(client, keyed, {"key": "anna", "value": str(each)}, f"k{each}").json for each in range(5)

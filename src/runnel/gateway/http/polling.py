@@ -49,7 +49,6 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 MESSAGES_DEFAULT = 100
-OFFSET_DIGITS = len(str(OFFSET_MAX))
 READ_AGAIN_S = 1.0
 """The pause after a read without messages although there should be some, unless more arrive."""
 Positions = dict[TopicPartition, int]
@@ -160,10 +159,8 @@ async def subscription(
 
 def _number(offset: str | None) -> int | None:
     """A given offset as such; None if it is something else."""
-    if offset is None or not offset.isdecimal() or len(offset) > OFFSET_DIGITS:
-        return None
-    number = int(offset)
-    return number if number <= OFFSET_MAX else None
+    number = int(offset) if offset is not None and offset.isdecimal() else -1
+    return number if 0 <= number <= OFFSET_MAX else None
 
 
 # One response.
