@@ -262,10 +262,10 @@ def test_what_is_begun_has_a_deadline(is_upload: bool, monkeypatch: pytest.Monke
 
 
 def test_an_upload_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_S", 0.1)
+    monkeypatch.setattr("runnel.gateway.http.bodies.BODY_S", 1.0)
 
     async def play() -> int:
-        with Body(request_of([b"x", b"y\n"] * 20, pause_s=0.01), Bodies(PLENTY)) as body:
+        with Body(request_of([b"x", b"y\n"] * 20, pause_s=0.03), Bodies(PLENTY)) as body:
             return len([line async for line in body.lines()])
 
     assert asyncio.run(play()) == 20
